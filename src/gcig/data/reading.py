@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._validation import InputError, warn_input
+from gcig.data import formats
 from gcig.data.entries import (
     Decisions,
     check_requests,
@@ -32,21 +33,7 @@ from gcig.data.entries import (
     shows_point,
     strip_entries,
 )
-from gcig.data.formats import (
-    CsvFormat,
-    CsvLayout,
-    check_columns,
-    check_flat,
-    check_options,
-    check_unique,
-    count_rows,
-    explained_arrow_errors,
-    explained_csv_errors,
-    find_layout,
-    opened_arrow,
-    recognise_format,
-    to_frame,
-)
+from gcig.data.formats import CsvFormat, CsvLayout
 
 _ROWS_AT_ONCE = 50_000
 
@@ -102,7 +89,7 @@ class TableFile:
         With ``rows``, sorted numbers from 0, only these rows of a Parquet or Feather file are kept, and
         memory does not grow with the file.
         """
-        check_columns(self.names, columns, self.path)
+        formats.check_columns(self.names, columns, self.path)
         if self.layout is None:
             return self._read_arrow(columns, rows)
         assert rows is None
@@ -140,7 +127,7 @@ class TableFile:
         A column can be numbers in one batch and text in another (see `gcig.data.entries.merge_kinds`): it
         then has to be read again as one of ``texts``, which are always text.
         """
-        check_columns(self.names, list(columns), self.path)
+        formats.check_columns(self.names, list(columns), self.path)
         if self.layout is None:
             yield from self._arrow_batches(columns, rows)
             return
@@ -162,7 +149,7 @@ class TableFile:
         Types are given by ``kinds`` (as ``TableEncoder.kinds_``) and not inferred, because a part may happen
         to hold only digits. Columns of ``passed`` are unchanged text in CSV files, "" if missing.
         """
-        check_columns(self.names, [*kinds, *passed], self.path)
+        formats.check_columns(self.names, [*kinds, *passed], self.path)
         columns = list(dict.fromkeys([*kinds, *passed]))
         if self.layout is None:
             yield from self._arrow_parts(list(kinds), list(passed), rows)
@@ -285,7 +272,7 @@ class TableFile:
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:
         assert self.layout is not None
-        with explained_csv_errors(self.path, self.layout.encoding):
+        with formats.explained_csv_errors(self.path, self.layout.encoding):
             return pd.read_csv(
                 self.path.absolute(),  # pandas would fetch a name such as http:/table
                 names=list(self.layout.names),
@@ -301,18 +288,18 @@ class TableFile:
 
     def _csv_parts(self, columns: Sequence[str], rows: int, **how: Any) -> Iterator[pd.DataFrame]:
         assert self.layout is not None
-        with explained_csv_errors(self.path, self.layout.encoding):
+        with formats.explained_csv_errors(self.path, self.layout.encoding):
             yield from self._parse_csv(columns, chunksize=rows, **how)
 
     def _read_arrow(self, columns: Sequence[str] | None, rows: NDArray[np.int64] | None) -> TableReading:
         kept = list(columns or self.table_names)
         if rows is None:
-            with opened_arrow(self.path, self.format) as file:
-                check_flat(file.schema_arrow, kept, self.path)
-                frame = to_frame(file.read(columns=kept))
+            with formats.opened_arrow(self.path, self.format) as file:
+                formats.check_flat(file.schema_arrow, kept, self.path)
+                frame = formats.to_frame(file.read(columns=kept))
         else:
-            with explained_arrow_errors(self.path, self.format):
-                frame = to_frame(self._take_rows(kept, rows))
+            with formats.explained_arrow_errors(self.path, self.format):
+                frame = formats.to_frame(self._take_rows(kept, rows))
         dropped = columns is None and len(kept) < len(self.names)
         notes = ["the saved pandas index was dropped"] if dropped else []
         frame = self._convert_arrow(frame[kept], notes)
@@ -330,8 +317,8 @@ class TableFile:
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
-            with explained_arrow_errors(self.path, self.format):
-                frame = to_frame(table)[list(columns)]
+            with formats.explained_arrow_errors(self.path, self.format):
+                frame = formats.to_frame(table)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
             frame = frame.astype({name: frame[name].cat.categories.dtype for name in categories})
@@ -341,8 +328,8 @@ class TableFile:
         start = 0
         for table in self._arrow_tables(list(dict.fromkeys([*columns, *passed])), rows):
             index = pd.RangeIndex(start, start + len(table))
-            with explained_arrow_errors(self.path, self.format):
-                inputs = to_frame(table.select(columns))
+            with formats.explained_arrow_errors(self.path, self.format):
+                inputs = formats.to_frame(table.select(columns))
                 # Arrow's own types, which do not depend on missing entries in a part.
                 unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
             yield TablePart(self._convert_arrow(inputs, []).set_axis(index), unchanged.set_axis(index))
@@ -351,8 +338,8 @@ class TableFile:
     def _arrow_tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        with opened_arrow(self.path, self.format) as file:
-            check_flat(file.schema_arrow, columns, self.path)
+        with formats.opened_arrow(self.path, self.format) as file:
+            formats.check_flat(file.schema_arrow, columns, self.path)
             for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
@@ -376,16 +363,16 @@ def open_table(
     takes precedence over `trained_kinds`, those requested for a model's training file.
     """
     path, notes = Path(path), list[str]()
-    found = recognise_format(path)
+    found = formats.recognise_format(path)
     layout = None
     if found.startswith("CSV"):
-        check_options(separator, decimal, encoding)
-        layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
+        formats.check_options(separator, decimal, encoding)
+        layout = formats.find_layout(path, separator=separator, encoding=encoding, notes=notes)
         names, n_rows = layout.names, layout.n_rows
     else:
-        with opened_arrow(path, found) as file:
-            names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
-        check_unique(names, path)
+        with formats.opened_arrow(path, found) as file:
+            names, n_rows = tuple(file.schema_arrow.names), formats.count_rows(file)
+        formats.check_unique(names, path)
     check_requests(kinds or {}, names, path)
     kinds = {**{name: kind for name, kind in (trained_kinds or {}).items() if name in names}, **(kinds or {})}
     if layout is None:

@@ -10,14 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark import statistics
 from gcig.benchmark.results import method_label
-from gcig.benchmark.statistics import (
-    friedman,
-    nemenyi,
-    nemenyi_critical_difference,
-    smallest_wilcoxon_p,
-    tally,
-)
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import (
     FAIRX,
@@ -296,7 +290,7 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
         lower = metric not in HIGHER_IS_BETTER
         ranked = [method for method in others if is_ranked(method, metric)]
         counts = [
-            tally(
+            statistics.tally(
                 means(frame, metric, datasets=in_paper, methods=[*ranked, version]).rename(
                     columns={version: FAIRX}
                 ),
@@ -307,7 +301,7 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
         ]
         counts += [
             printed_tally(metric),
-            tally(printed_means(metric), against=FAIRX, lower_is_better=lower),
+            statistics.tally(printed_means(metric), against=FAIRX, lower_is_better=lower),
         ]
         rows += [
             (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
@@ -331,9 +325,9 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         ranked = [method for method in methods if is_ranked(method, metric)]
         averages = means(frame, metric, datasets=datasets, methods=ranked)
         lower = metric not in HIGHER_IS_BETTER
-        found = friedman(averages, lower_is_better=lower)
+        found = statistics.friedman(averages, lower_is_better=lower)
         n_blocks = found.n_blocks
-        p_values: Any = nemenyi(averages, lower_is_better=lower)
+        p_values: Any = statistics.nemenyi(averages, lower_is_better=lower)
         entries = [
             _rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m)
             if m in ranked
@@ -342,7 +336,7 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
         ]
         statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value)})"
         rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
-    critical = nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
+    critical = statistics.nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return make_table(
         "ranks",
         ("metric", "Friedman", *map(method_label, methods)),
@@ -373,7 +367,7 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             ]
             rows.append((name, LABELS[metric], *entries))
     header = ("dataset", "metric", *map(method_label, others))
-    smallest = smallest_wilcoxon_p(n_folds)
+    smallest = statistics.smallest_wilcoxon_p(n_folds)
     return make_table("t_tests", header, rows, n_others=len(others), n_folds=n_folds, smallest=smallest)
 
 

@@ -6,15 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark import statistics
 from gcig.benchmark.results import method_label
-from gcig.benchmark.statistics import (
-    clustered_bootstrap,
-    coefficient,
-    linear_fit,
-    partial_correlation,
-    pearson,
-    spearman,
-)
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
 from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, ordered, texts
@@ -65,10 +58,10 @@ def points(frame: pd.DataFrame, fairx: str | None = None) -> pd.DataFrame:
 
 
 _STATISTICS: Mapping[str, Callable[[Any], float]] = {  # of points (x, y, given)
-    "pearson": lambda p: coefficient(p[:, :2]),
-    "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
-    "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
-    "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
+    "pearson": lambda p: statistics.coefficient(p[:, :2]),
+    "spearman": lambda p: statistics.spearman(p[:, 0], p[:, 1]).r,
+    "partial": lambda p: statistics.partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
+    "r_squared": lambda p: statistics.coefficient(p[:, :2]) ** 2,
 }
 
 
@@ -76,16 +69,18 @@ def correlate(rows: pd.DataFrame, kind: str = "pearson", *, draws: int = 1000) -
     """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
     rows = rows.dropna(subset=[X, Y])
     clusters = rows.groupby(["dataset", *FOLD_KEYS]).ngroup()
-    return clustered_bootstrap(rows[[X, Y, GIVEN]], _STATISTICS[kind], clusters=clusters, draws=draws)
+    return statistics.clustered_bootstrap(
+        rows[[X, Y, GIVEN]], _STATISTICS[kind], clusters=clusters, draws=draws
+    )
 
 
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
     """Compute all measures of association of EO gap and GCIG over some trials."""
     return {
-        "pearson": pearson(rows[X], rows[Y]),
-        "spearman": spearman(rows[X], rows[Y]),
-        "partial": partial_correlation(rows[X], rows[Y], given=rows[GIVEN]),
-        "fit": linear_fit(rows[X], rows[Y]),
+        "pearson": statistics.pearson(rows[X], rows[Y]),
+        "spearman": statistics.spearman(rows[X], rows[Y]),
+        "partial": statistics.partial_correlation(rows[X], rows[Y], given=rows[GIVEN]),
+        "fit": statistics.linear_fit(rows[X], rows[Y]),
         "interval": correlate(rows, draws=draws),
     }
 
@@ -121,7 +116,7 @@ def answer(frame: pd.DataFrame) -> str:
     found = populations(frame)
     if POOLED not in found:
         return ""
-    pooled, within = (pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
+    pooled, within = (statistics.pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
     theirs = float(paper()["correlation"]["pearson"]["r"])
     sign = "the same sign as" if pooled * theirs > 0 else "the opposite sign of"
     return (
@@ -156,7 +151,7 @@ def _panel(title: str, rows: pd.DataFrame, *, by: str) -> Panel:
         part = rows[rows[by] == name].dropna(subset=[X, Y])
         label = method_label(name) if by == "method" else name
         series.append(Series(label, tuple(part[X]), tuple(part[Y]), joined=False))
-    fit = linear_fit(rows[X], rows[Y])
+    fit = statistics.linear_fit(rows[X], rows[Y])
     line = None if math.isnan(fit.slope) else (fit.intercept, fit.slope)
     return Panel(title, LABELS[X], LABELS[Y], series, fit=line)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gcig.records import Evaluation, FoldResult
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
 from gcig.records.formatting import count, number
-from gcig.report import charts
+from gcig.report import charts, summaries
 from gcig.report.document import (
     Block,
     Callout,
@@ -20,18 +20,7 @@ from gcig.report.document import (
     page,
     suppression_note,
 )
-from gcig.report.summaries import (
-    MEASURES,
-    RATES,
-    MethodSummary,
-    describe_trade_off,
-    find_front,
-    group_sizes,
-    min_cell,
-    pooled_rates,
-    summarise,
-    trade_off_figures,
-)
+from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import interval_of, methods_trust, models_trust, robustness_section, trust_explanations
 
@@ -62,7 +51,7 @@ def comparison_page(
     foot: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page of `gcig.compare` and `gcig demo`; ``labels`` maps methods to displayed names."""
-    tables = summarise(results, labels)
+    tables = summaries.summarise(results, labels)
     lead = [_methods_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
     folds = max((m.n_folds for methods in tables.values() for m in methods), default=0)
     return page(
@@ -79,7 +68,7 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
     sections = []
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
-        groups = dict.fromkeys(group for m in methods for group in group_sizes(m.evaluations))
+        groups = dict.fromkeys(group for m in methods for group in summaries.group_sizes(m.evaluations))
         order = [*groups, *(m.label for m in methods)]
         blocks: list[Block] = [_methods_verdict(methods)] if len(tables) > 1 else []
         blocks += [
@@ -126,7 +115,7 @@ def methods_table(methods: Sequence[MethodSummary]) -> Table:
 
     rows: list[tuple[Value, ...]] = [
         (method.label, *(entry(method, *each) for each in _COMPARED.values()), _standing(method, on_front))
-        for method, on_front in zip(methods, find_front(methods), strict=True)
+        for method, on_front in zip(methods, summaries.find_front(methods), strict=True)
     ]
     return Table(
         ("method", *_COMPARED, "Pareto front"),
@@ -173,7 +162,7 @@ def _methods_verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
     if _PLAIN in by_key and _FAIR in by_key:
-        headline, findings, cautions = describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
+        headline, findings, cautions = summaries.describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
         findings += [leading] if leading and len(methods) > 2 else []
         status = "concern" if by_key[_FAIR].degenerate else "neutral"
         return VerdictBlock(status, headline, findings, cautions)
@@ -183,7 +172,7 @@ def _methods_verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
 def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> FigureRow:
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
     chance = sum(floors) / len(floors) if floors else None
-    return trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
+    return summaries.trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
 
 
 def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
@@ -196,19 +185,19 @@ def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Bloc
 
 def _rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") -> FigureBlock:
     """Return the chart of the rates of every group; ``rows`` describes the rows in its caption."""
-    rates, title = pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
+    rates, title = summaries.pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
     svg = charts.group_rates(rates, title=title, order=order)
     return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
 
 
 def _groups_table(method: MethodSummary, where: str = "over all folds") -> Table:
     """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
-    rates, least = pooled_rates(method.evaluations), min_cell(method.evaluations)
+    rates, least = summaries.pooled_rates(method.evaluations), summaries.min_cell(method.evaluations)
     rows: list[tuple[Value, ...]] = []
-    for group, size in group_sizes(method.evaluations).items():
-        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in RATES)
+    for group, size in summaries.group_sizes(method.evaluations).items():
+        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in summaries.RATES)
         rows.append((group, rows_entry(size, least), *entries))
-    return Table(("group", "rows", *RATES), rows, f"{method.label} {where}")
+    return Table(("group", "rows", *summaries.RATES), rows, f"{method.label} {where}")
 
 
 def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
@@ -270,7 +259,7 @@ def training_page(
 def _model_verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: bool) -> VerdictBlock:
     chosen = models[-1]
     if len(models) > 1:
-        headline, findings, cautions = describe_trade_off(models[0], chosen)
+        headline, findings, cautions = summaries.describe_trade_off(models[0], chosen)
     else:
         gcig, auc, gap = (number(chosen.mean(measure)) for measure in ("gcig", "auc", "eo_gap"))
         headline = f"{chosen.label} has a GCIG of {gcig} and an AUC of {auc}."
@@ -288,10 +277,10 @@ def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequen
     for field in _MEASURED:
         found = [interval_of(model.evaluations[0], field) for model in models]
         if field not in _OPTIONAL or any(math.isfinite(each.value) for each in found):
-            name, reading = MEASURES[field]
+            name, reading = summaries.MEASURES[field]
             rows.append((name, *map(estimate, found), reading))
     return [
-        trade_off_figures(
+        summaries.trade_off_figures(
             [model.trade_off for model in models], noise_floor=chosen.eo_noise_floor, order=order
         ),
         measures_table(rows, "On the held-out rows", values=[model.label for model in models]),
