@@ -66,9 +66,7 @@ def chapters(results: Results) -> list[Chapter]:
             comparison.figures(frame, **scope),
         ),
         Chapter(
-            "RQ1, wins and tests",
-            (),
-            comparison.significance_tables(frame, **scope, n_folds=request.n_folds),
+            "RQ1, wins and tests", (), comparison.significance_tables(frame, **scope, n_folds=request.n_folds)
         ),
         Chapter(
             "RQ2, outcomes and reasons",

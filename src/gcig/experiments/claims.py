@@ -22,14 +22,7 @@ from gcig.benchmark.results import method_label
 from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.run_folder import Results
-from gcig.experiments.settings import (
-    FOLD_KEYS,
-    HIGHER_IS_BETTER,
-    Setting,
-    finished,
-    fold_test,
-    make_table,
-)
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, finished, fold_test, make_table
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.evaluation import is_ranked

@@ -14,15 +14,7 @@ import pandas as pd
 from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
-from gcig.experiments.settings import (
-    LABELS,
-    Experiment,
-    Line,
-    Setting,
-    finished,
-    line_rows,
-    make_table,
-)
+from gcig.experiments.settings import LABELS, Experiment, Line, Setting, finished, line_rows, make_table
 from gcig.records import formatting
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value

@@ -21,11 +21,7 @@ from gcig.report.tables import Entry, Table, Value, number_entry
 from gcig.report.trust import models_trust
 
 _PEOPLE = 1000  # the number of people that changes of decisions are stated for
-_GAPS = {
-    "equalized_odds": "EO gap",
-    "equal_opportunity": "TPR gap",
-    "demographic_parity": "selection gap",
-}
+_GAPS = {"equalized_odds": "EO gap", "equal_opportunity": "TPR gap", "demographic_parity": "selection gap"}
 
 
 def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> str:
@@ -47,10 +43,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
 def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOffPoint) -> str:
     """Describe what a step from one model to another gains and costs, and how many decisions it changes."""
     gap = _GAPS[record.outcome]
-    pairs = [
-        ("GCIG", before.evaluation.gcig, after.evaluation.gcig),
-        (f"the {gap}", before.gap, after.gap),
-    ]
+    pairs = [("GCIG", before.evaluation.gcig, after.evaluation.gcig), (f"the {gap}", before.gap, after.gap)]
     bought = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b < a]
     paid = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b > a]
     auc = before.evaluation.auc - after.evaluation.auc
@@ -170,7 +163,7 @@ def _table(record: TradeOffRecord) -> Table:
         "All models of the family",
         notes=[
             '"Up to" is the upper 90 % confidence limit for new rows. A model is on the front if no other '
-            "one is at least as good in AUC, GCIG and the gap.",
+            "one is at least as good in AUC, GCIG and the gap."
         ],
     )
 

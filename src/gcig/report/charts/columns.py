@@ -85,10 +85,7 @@ def estimates(
 
 
 def difference_boxes(
-    names: Sequence[str],
-    quantiles: Sequence[Sequence[float]],
-    *,
-    sides: tuple[str, str] | None = None,
+    names: Sequence[str], quantiles: Sequence[Sequence[float]], *, sides: tuple[str, str] | None = None
 ) -> Markup:
     """Draw the distribution over rows of the difference between the groups, one box per column.
 
