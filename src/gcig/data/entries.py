@@ -70,6 +70,11 @@ def parse_numbers(
     return values
 
 
+def is_number(entry: str) -> bool:
+    """Return whether a stripped entry is a number, with either decimal mark."""
+    return any(parse_numbers([entry], mark) is not None for mark in ".,")
+
+
 def are_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
     """Return per entry whether its digits are in groups of three.
 
@@ -303,6 +308,11 @@ def levels(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes (n,), -1 if missing, and the distinct entries of a text column."""
     codes, uniques = pd.factorize(column)
     return codes.astype(np.int64), [str(value) for value in uniques]
+
+
+def distinct_entries(column: pd.Series[Any]) -> list[str]:
+    """Return the distinct entries of a text column, each of them stripped."""
+    return [entry.strip() for entry in levels(column)[1]]
 
 
 def _are_flags(column: pd.Series[Any]) -> bool:

@@ -19,20 +19,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._validation import InputError, warn_input
-from gcig.data import formats
-from gcig.data.entries import (
-    Decisions,
-    check_requests,
-    convert_entries,
-    convert_requested,
-    decide_mark,
-    find_mark,
-    infer_entries,
-    levels,
-    parse_numbers,
-    shows_point,
-    strip_entries,
-)
+from gcig.data import entries, formats
 from gcig.data.formats import CsvFormat, CsvLayout
 
 _ROWS_AT_ONCE = 50_000
@@ -98,7 +85,7 @@ class TableFile:
         decimal = self._decide_decimal(frame) if self._is_open else self.decimal or "."
         if decimal == "," and self.decimal is None:
             frame = self._parse_csv(columns, decimal=decimal, dtype=texts)
-        made = Decisions(notes=list(self.notes))
+        made = entries.Decisions(notes=list(self.notes))
         typed = {name: self._infer(frame[name], decimal or ".", made) for name in columns or self.names}
         made.notes.extend(self._leading_zeros(frame))
         frame = _drop_row_numbers(pd.DataFrame(typed), self.path, made.notes)
@@ -117,7 +104,7 @@ class TableFile:
                     shown[name] = mark
             if self._commas_separate or set(shown.values()) & {".", ","}:
                 break  # an entry of a later row that contradicts it is text, which a model rejects
-        return decide_mark(shown, self.path) or "."
+        return entries.decide_mark(shown, self.path) or "."
 
     def batches(
         self, columns: Sequence[str], *, texts: Collection[str] = (), decimal: str, rows: int
@@ -134,9 +121,9 @@ class TableFile:
         types = self._as_text([*texts, *columns], texts)
         for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=types):
             typed = {
-                name: strip_entries(frame[name])
+                name: entries.strip_entries(frame[name])
                 if name in texts and name not in self.kinds
-                else self._infer(frame[name], decimal, Decisions())
+                else self._infer(frame[name], decimal, entries.Decisions())
                 for name in columns
             }
             yield pd.DataFrame({name: column.reset_index(drop=True) for name, column in typed.items()})
@@ -159,9 +146,9 @@ class TableFile:
         # Everything as text: only empty entries count as missing, and they are needed as "".
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
             typed = {
-                name: self._convert_requested(strip_entries(frame[name]), decimal)
+                name: self._convert_requested(entries.strip_entries(frame[name]), decimal)
                 if name in self.kinds
-                else convert_entries(frame[name], kind, decimal, thousands=self._thousands)
+                else entries.convert_entries(frame[name], kind, decimal, thousands=self._thousands)
                 for name, kind in kinds.items()
             }
             for name in numbers:
@@ -188,7 +175,10 @@ class TableFile:
     def _convert_arrow(self, frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         kinds = {name: kind for name, kind in self.kinds.items() if name in frame.columns}
         return frame.assign(
-            **{name: convert_requested(frame[name], kind, notes=notes) for name, kind in kinds.items()}
+            **{
+                name: entries.convert_requested(frame[name], kind, notes=notes)
+                for name, kind in kinds.items()
+            }
         )
 
     @property
@@ -209,35 +199,35 @@ class TableFile:
     def _decide_decimal(self, frame: pd.DataFrame) -> str | None:
         """Return the decimal mark that the numbers of a table, parsed with decimal points, show."""
         floats = [str(name) for name in frame.columns if pt.is_float_dtype(frame[name].dtype)]
-        texts = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
-        shown = {name: self._find_mark(frame[name]) for name in texts}
+        others = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
+        shown = {name: self._find_mark(frame[name]) for name in others}
         for part in self._csv_parts(floats, _ROWS_AT_ONCE, dtype=str) if floats else ():
             for name in floats:
-                entries = [str(entry).strip() for entry in part[name].dropna().unique()]
-                mark = shows_point(entries, commas_separate=self._commas_separate)
+                texts = entries.distinct_entries(part[name])
+                mark = entries.shows_point(texts, commas_separate=self._commas_separate)
                 shown[name] = mark or shown.get(name)
             if "." in shown.values():
                 break
-        return decide_mark(shown, self.path) or ("." if self._commas_separate else None)
+        return entries.decide_mark(shown, self.path) or ("." if self._commas_separate else None)
 
     def _find_mark(self, column: pd.Series[Any]) -> str | None:
         """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""
-        entries = [entry.strip() for entry in levels(column)[1]]
+        texts = entries.distinct_entries(column)
         kind = self.kinds.get(str(column.name))
         if kind == "number":
-            entries = [each for each in entries if any(parse_numbers([each], m) is not None for m in ".,")]
+            texts = list(filter(entries.is_number, texts))
         if kind not in (None, "number"):
             return None
         if not self._commas_separate:
-            return find_mark(entries)
-        numbers = parse_numbers(entries, ".", thousands=False)
-        return None if numbers is None else shows_point(entries, commas_separate=True)
+            return entries.find_mark(texts)
+        numbers = entries.parse_numbers(texts, ".", thousands=False)
+        return None if numbers is None else entries.shows_point(texts, commas_separate=True)
 
-    def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
+    def _infer(self, column: pd.Series[Any], decimal: str, made: entries.Decisions) -> pd.Series[Any]:
         """Convert a column to the requested kind, or by its entries."""
         if str(column.name) in self.kinds:
             return self._convert_requested(column, decimal, made.notes)
-        found = infer_entries(column, decimal, made, thousands=self._thousands)
+        found = entries.infer_entries(column, decimal, made, thousands=self._thousands)
         self._check_format(found)
         return found
 
@@ -247,11 +237,11 @@ class TableFile:
         """Convert a column to the requested kind; numbers must be written as in the training file."""
         kind = self.kinds[str(column.name)]
         if kind == "number" and self.trained is not None and not pt.is_numeric_dtype(column.dtype):
-            entries = [entry.strip() for entry in levels(column)[1]]
-            texts = [each for each in entries if parse_numbers([each], decimal, inexact=True) is None]
-            if any(parse_numbers([each], mark) is not None for each in texts for mark in ".,"):
+            texts = entries.distinct_entries(column)
+            others = [each for each in texts if entries.parse_numbers([each], decimal, inexact=True) is None]
+            if any(map(entries.is_number, others)):
                 raise self._other_format(column)
-        return convert_requested(column, kind, decimal, notes)
+        return entries.convert_requested(column, kind, decimal, notes)
 
     def _other_format(self, column: pd.Series[Any]) -> InputError:
         assert self.trained is not None
@@ -266,8 +256,8 @@ class TableFile:
         """Raise an error if the column is text only because the training file writes numbers differently."""
         if self.trained is None or pt.is_numeric_dtype(column.dtype):
             return
-        entries = [entry.strip() for entry in levels(column)[1]]
-        if any(parse_numbers(entries, mark, inexact=True) is not None for mark in ".,"):
+        texts = entries.distinct_entries(column)
+        if any(entries.parse_numbers(texts, mark, inexact=True) is not None for mark in ".,"):
             raise self._other_format(column)
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:
@@ -373,7 +363,7 @@ def open_table(
         with formats.opened_arrow(path, found) as file:
             names, n_rows = tuple(file.schema_arrow.names), formats.count_rows(file)
         formats.check_unique(names, path)
-    check_requests(kinds or {}, names, path)
+    entries.check_requests(kinds or {}, names, path)
     kinds = {**{name: kind for name, kind in (trained_kinds or {}).items() if name in names}, **(kinds or {})}
     if layout is None:
         if n_rows == 0:
