@@ -6,7 +6,7 @@ reduces the weights if AUC drops on the held-out part of the training rows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -192,24 +192,8 @@ def _curve(frame: pd.DataFrame, dataset: str, swept: str, method: str, metric: s
 
 SENSITIVITY = Experiment(("compas-paper",), _sensitivity_lines, _sensitivity_table, folds=2)
 
-_RIGHT_SUM = {"rows": 0.25, "rule": "right", "n_steps": 16}
-# Design choices: method, aspect, what is chosen, and the changed parameters
-CHOICES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-    (PUBLISHED, "activation", "ReLU (default)", {}),
-    (PUBLISHED, "activation", "SiLU", {"activation": "silu"}),
-    (PUBLISHED, "T", "8", {"definition": {"rule": "right", "n_steps": 8}}),
-    (PUBLISHED, "T", "16 (default)", {}),
-    (FAIRX, "rule and T", "automatic (default)", {}),
-    (FAIRX, "rule and T", "right, T = 16 (paper)", {"definition": _RIGHT_SUM}),
-    (FAIRX, "norm", "l1 (default; Algorithm 1)", {}),
-    (FAIRX, "norm", "l2 (the paper's text)", {"definition": {"rows": 0.25, "norm": "l2"}}),
-    (FAIRX, "rows explained", "a quarter of each batch (default)", {}),
-    (FAIRX, "rows explained", "all (paper)", {"definition": {"rows": 1.0}}),
-    (FAIRX, "EMA rate", "0.05 (default)", {}),
-    (FAIRX, "EMA rate", "1 (the batch alone)", {"ema_rate": 1.0}),
-    (FAIRX, "held-out rows", "15 % (default)", {}),
-    (FAIRX, "held-out rows", "none", {"early_stopping": False}),
-)
+# Design choices: method, aspect, the label of what is chosen, and the changed parameters
+CHOICES: Sequence[Mapping[str, Any]] = paper()["design_choices"]
 _CHOICE_METRICS = (
     *("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "gcig_l2"),
     *("eo_noise_floor", "effective_columns", "completeness", "fit_seconds"),
@@ -220,10 +204,11 @@ def _choice_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Line]
     """Return every choice with the other parameters as tuned; defaults share their trials with RQ1."""
     found: list[Line] = []
     for name in datasets:
-        for method, aspect, label, changes in CHOICES:
+        for choice in CHOICES:
+            changes = choice.get("changes", {})
             words = " ".join(f"{key}={value}" for key, value in sorted(changes.items()))
-            setting = Setting(name, method, changes, f"design {words}" if words else "")
-            found += [(setting, (aspect, label))] if method in methods else []
+            setting = Setting(name, choice["method"], changes, f"design {words}" if words else "")
+            found += [(setting, (choice["aspect"], choice["label"]))] if choice["method"] in methods else []
     return found
 
 

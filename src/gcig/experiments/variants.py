@@ -14,7 +14,7 @@ import pandas as pd
 
 from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import Table as Rows
-from gcig.experiments.paper import PUBLISHED, printed
+from gcig.experiments.paper import paper, printed
 from gcig.experiments.settings import LABELS, Experiment, Line, Setting, make_table, spreads
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
@@ -22,7 +22,6 @@ from gcig.report.tables import Entry, Table, Value
 PRINTED = ("eo_gap", "f1", "gcig_raw")
 AGES = {"bank-age-25": 25, "bank-age-33": 33, "bank-age-median": None, "bank-age-60": 60}
 LEAK = "compas-paper-leak-repaired"
-_HALF = {"threshold": 0.5}
 
 
 @dataclass(frozen=True)
@@ -41,46 +40,7 @@ class Reading:
         return Setting(self.table, self.method, self.changes, f"variant {self.label}")
 
 
-def _bank() -> list[Reading]:
-    others = {name: "at the median" if age is None else f"from {age}" for name, age in AGES.items()}
-    splits = {"bank": "25 to 59 or not (ours)", **others}
-    of_plain = [
-        Reading("bank", "unconstrained", f"age {label}, threshold {words}", table, changes)
-        for table, label in splits.items()
-        for words, changes in (("for F1 (ours)", {}), ("0.5", _HALF))
-    ]
-    of_fairx = [
-        Reading("bank", PUBLISHED, f"age {label}, threshold 0.5", table, _HALF)
-        for table, label in splits.items()
-    ]
-    return of_plain + of_fairx
-
-
-def _compas() -> list[Reading]:
-    repairs: dict[str, dict[str, Any]] = {
-        "full repair, ties spread (ours)": {},
-        "half repair": {"repair_level": 0.5},
-        "ties at their middle rank": {"ties": "middle"},
-        "ReLU": {"activation": "relu"},
-        "threshold 0.5": _HALF,
-    }
-    adversaries: dict[str, dict[str, Any]] = {
-        "alpha 8, sharpness 5 (ours)": {},
-        "alpha 1": {"alpha": 1.0},
-        "alpha 0.1": {"alpha": 0.1},
-        "sharpness learned, as in Zhang et al.": {"sharpness": "learned"},
-        "ReLU": {"activation": "relu"},
-        "threshold 0.5": _HALF,
-    }
-    name = "compas-paper"
-    return [
-        *(Reading(name, "dir", label, name, changes) for label, changes in repairs.items()),
-        Reading(name, "dir", "the leaked 0/1 column repaired as well", LEAK),
-        *(Reading(name, "adversarial", label, name, changes) for label, changes in adversaries.items()),
-    ]
-
-
-READINGS: tuple[Reading, ...] = (*_bank(), *_compas())
+READINGS: tuple[Reading, ...] = tuple(Reading(**each) for each in paper()["readings"])
 
 
 def regrouped(tables: Mapping[str, Rows]) -> dict[str, Rows]:
