@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -27,7 +28,6 @@ from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     LABELS,
     Setting,
-    finished,
     fold_test,
     fold_values,
     make_table,
@@ -85,32 +85,24 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
     for name in datasets:
         entries: list[Value] = [name]
         for metric in measures:
-            values = _means(frame, name, metric, (PLAIN, *others, FAIRX))
-            ranked = {m: values[m] for m in others if m in values and is_ranked(m, metric)}
+            found = {m: Setting(name, m).mean(frame, metric) for m in others if is_ranked(m, metric)}
+            ranked = {method: mean for method, mean in found.items() if not math.isnan(mean)}
             first = min(ranked, key=lambda method: ranked[method], default=None)
-            plain, own = (formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
+            plain, own = (formatting.number(Setting(name, m).mean(frame, metric)) for m in (PLAIN, FAIRX))
             best = "-"
             if first is not None:  # an EO gap is easily closed by poor decisions: show the F1 with it
-                score = formatting.number(Setting(name, first).results(frame)["f1"].mean())
+                score = formatting.number(Setting(name, first).mean(frame, "f1"))
                 words = f"{method_label(first)}, F1 {score}" if metric == "eo_gap" else method_label(first)
                 best = f"{formatting.number(ranked[first])} ({words})"
             entries += [plain, best, own]
-        entries.append(formatting.number(Setting(name, FAIRX).results(frame)["eo_noise_floor"].mean()))
+        entries.append(formatting.number(Setting(name, FAIRX).mean(frame, "eo_noise_floor")))
         for metric in ("auc", "f1"):
-            values = _means(frame, name, metric, (PLAIN, FAIRX))
-            entries.append(
-                " → ".join(formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
-            )
+            both = [formatting.number(Setting(name, m).mean(frame, metric)) for m in (PLAIN, FAIRX)]
+            entries.append(" → ".join(both))
         rows.append(tuple(entries))
     triples = [f"{LABELS[m]}: {who}" for m in measures for who in ("plain", "best other", "FairX")]
     header = ("dataset", *triples, "EO gap: chance", "AUC plain → FairX", "F1 plain → FairX")
     return make_table("overview", header, rows)
-
-
-def _means(frame: pd.DataFrame, dataset: str, metric: str, methods: Sequence[str]) -> dict[str, float]:
-    """Return the means of the methods that have results on a dataset."""
-    values = {method: float(Setting(dataset, method).results(frame)[metric].mean()) for method in methods}
-    return {method: value for method, value in values.items() if not math.isnan(value)}
 
 
 def tables(
@@ -138,7 +130,7 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[s
     for name in datasets:
         series = []
         for method in methods:
-            ours = tuple(float(Setting(name, method).results(frame)[metric].mean()) for metric in axes)
+            ours = tuple(Setting(name, method).mean(frame, metric) for metric in axes)
             published = [printed(name, method, metric) for metric in axes]
             theirs = tuple(math.nan if each is None else each[0] for each in published)
             drawn = [(p, h) for p, h in ((ours, False), (theirs, True)) if not math.isnan(sum(p))]
@@ -168,7 +160,7 @@ def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[st
 def _estimate(rows: pd.DataFrame, metric: str, n_folds: int, digits: int) -> Entry:
     values = fold_values(rows, metric)
     if not len(values):
-        return Entry("missing" if not len(finished(rows)) else formatting.UNDEFINED)
+        return Entry("missing" if not len(rows) else formatting.UNDEFINED)
     found = fold_test(values, n_folds=n_folds).difference
     return estimate(found.within(*measure_range(metric)), digits)
 
@@ -211,23 +203,16 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
     """Return the means that differ from the paper's by more than the larger standard deviation."""
     rows: list[tuple[Value, ...]] = []
     compared = 0
-    grouped = finished(frame).groupby(["dataset", "method"])
-    for name in datasets:
-        for metric in PRINTED:
-            for method in methods:
-                theirs = printed(name, method, metric)
-                if theirs is None or (name, method) not in grouped.groups:
-                    continue
-                own = grouped.get_group((name, method))
-                values = own[metric]
-                mean, deviation = float(values.mean()), float(values.std())
-                compared += 1
-                allowed = max(theirs[1], 0.0 if math.isnan(deviation) else deviation)
-                if abs(mean - theirs[0]) > allowed:
-                    why = reason(name, metric, method, _facts(own))
-                    rows.append(
-                        (name, LABELS[metric], method_label(method), mean, theirs[0], mean - theirs[0], why)
-                    )
+    for name, metric, method in product(datasets, PRINTED, methods):
+        theirs, own = printed(name, method, metric), Setting(name, method).results(frame)
+        if theirs is None or not len(own):
+            continue
+        mean, deviation = float(own[metric].mean()), float(own[metric].std())
+        compared += 1
+        difference, allowed = mean - theirs[0], max(theirs[1], 0.0 if math.isnan(deviation) else deviation)
+        if abs(difference) > allowed:
+            why = reason(name, metric, method, _facts(own))
+            rows.append((name, LABELS[metric], method_label(method), mean, theirs[0], difference, why))
     header = ("dataset", "metric", "method", "ours", "paper", "difference", "possible reason")
     return make_table("differences", header, rows, n_different=len(rows), n_compared=compared)
 

@@ -64,7 +64,7 @@ def _ablation_table(
                 rows.append((name, "the paper", label, *(theirs[m] for m in _PRINTED), *absent, change))
         for method in _versions(methods):
             lines = _ablation_lines([name], [method])
-            plain, *others = (_mean_gcig(setting, frame) for setting, _ in lines)
+            plain, *others = (setting.mean(frame, "gcig_raw") for setting, _ in lines)
             changes = [Entry(""), *(_percent(100 * (other / plain - 1)) for other in others)]
             own = line_rows(frame, lines, metrics, expected)
             rows += [(*row, change) for row, change in zip(own, changes, strict=True)]
@@ -78,7 +78,7 @@ def _plain_note(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
     theirs = printed("compas-paper", "unconstrained", "gcig_raw")
     if theirs is None or "compas-paper" not in datasets:
         return ""
-    ours = _mean_gcig(ablated("compas-paper", PUBLISHED, "prediction"), frame)
+    ours = ablated("compas-paper", PUBLISHED, "prediction").mean(frame, "gcig_raw")
     in_ablation = paper()["ablation"]["values"]["prediction"]["gcig_raw"]
     return (
         f"Prediction only on compas-paper has a GCIG (raw) of {formatting.number(ours)} in this run, "
@@ -89,10 +89,6 @@ def _plain_note(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
 
 def _versions(methods: Sequence[str]) -> list[str]:
     return [version for version in VERSIONS if version in methods]
-
-
-def _mean_gcig(setting: Setting, frame: pd.DataFrame) -> float:
-    return float(setting.results(frame)["gcig_raw"].mean())
 
 
 def _percent(value: float) -> Entry:
@@ -226,11 +222,10 @@ def describe_activation(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
     parts = []
     for name in datasets:
         (relu, _), (silu, _), *_ = _choice_lines([name], [PUBLISHED])
-        before, after = relu.results(frame), silu.results(frame)
-        if len(before) and len(after):
+        if len(relu.results(frame)) and len(silu.results(frame)):
             figures = [
-                f"{LABELS[metric]} {formatting.number(float(before[metric].mean()))} to "
-                f"{formatting.number(float(after[metric].mean()))}"
+                f"{LABELS[metric]} {formatting.number(relu.mean(frame, metric))} to "
+                f"{formatting.number(silu.mean(frame, metric))}"
                 for metric in ("gcig_raw", "auc", "eo_gap")
             ]
             parts.append(f"{name}: {', '.join(figures)}")

@@ -65,6 +65,10 @@ class Setting:
         chosen = (frame["dataset"] == self.dataset) & (frame["method"] == self.method)
         return finished(frame[chosen & (frame["variant"].fillna("") == self.variant)])
 
+    def mean(self, frame: pd.DataFrame, metric: str) -> float:
+        """Return the mean of a metric over its rows; NaN without any."""
+        return float(self.results(frame)[metric].mean())
+
 
 Line: TypeAlias = tuple[Setting, tuple[Value, ...]]
 """A line of an experiment's table: the setting whose results it shows, and what distinguishes it."""
