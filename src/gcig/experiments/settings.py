@@ -137,7 +137,6 @@ def setting_trials(
 
 
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
-MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 FOLD_KEYS = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
 
@@ -176,7 +175,7 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     values = rows[metric].to_numpy(dtype=float)
     values = values[~np.isnan(values)]
     if not len(values):
-        return Entry(MISSING if not len(rows) else formatting.UNDEFINED)
+        return Entry("missing" if not len(rows) else formatting.UNDEFINED)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     text = formatting.spread(float(values.mean()), deviation, digits)
     collapsed = int(rows["collapsed"].astype(bool).sum())
