@@ -13,17 +13,9 @@ import pandas as pd
 
 from gcig.benchmark import statistics
 from gcig.benchmark.results import method_label
+from gcig.experiments import paper
 from gcig.experiments.figures import Figure, Panel
-from gcig.experiments.paper import (
-    FAIRX,
-    PAPER_DATASETS,
-    PLAIN,
-    PUBLISHED,
-    printed,
-    printed_means,
-    printed_tally,
-    reason,
-)
+from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, printed
 from gcig.experiments.settings import (
     HIGHER_IS_BETTER,
     LABELS,
@@ -211,7 +203,7 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
         compared += 1
         difference, allowed = mean - theirs[0], max(theirs[1], 0.0 if math.isnan(deviation) else deviation)
         if abs(difference) > allowed:
-            why = reason(name, metric, method, _facts(own))
+            why = paper.reason(name, metric, method, _facts(own))
             rows.append((name, LABELS[metric], method_label(method), mean, theirs[0], difference, why))
     header = ("dataset", "metric", "method", "ours", "paper", "difference", "possible reason")
     return make_table("differences", header, rows, n_different=len(rows), n_compared=compared)
@@ -267,7 +259,7 @@ def paired_differences(
 
 def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
     """Count wins, losses and championships on the paper's datasets with each version of FairX."""
-    in_paper = [name for name in PAPER_DATASETS if name in datasets]
+    in_paper = [name for name in paper.PAPER_DATASETS if name in datasets]
     versions = [method for method in (PUBLISHED, FAIRX) if method in methods]
     others = [method for method in methods if method not in versions]
     rows: list[tuple[Value, ...]] = []
@@ -285,8 +277,8 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             for version in versions
         ]
         counts += [
-            printed_tally(metric),
-            statistics.tally(printed_means(metric), against=FAIRX, lower_is_better=lower),
+            paper.printed_tally(metric),
+            statistics.tally(paper.printed_means(metric), against=FAIRX, lower_is_better=lower),
         ]
         rows += [
             (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
