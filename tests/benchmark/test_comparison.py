@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ from gcig.benchmark.execution import failed_result
 from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import fold_trials
 from gcig.methods.registry import METHODS
+from support.fold_results import evaluation, fold
 from support.small_runs import QUICK, registered, small_table
 
 TABLE = small_table()
@@ -39,6 +41,14 @@ def test_result_has_text_html_and_svg_representations(found):
 def test_the_picture_is_saved(found, tmp_path):
     found.plot().save(tmp_path / "a.svg")
     assert "FairX" in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize(("selection_rate", "hollow"), [(0.35, 0), (1.0, 2)])
+def test_a_model_that_decides_everyone_alike_is_hollow(selection_rate, hollow):
+    """In both panels, as on pages."""
+    usual, alike = evaluation(), replace(evaluation(auc=0.8), selection_rate=selection_rate)
+    results = (fold("unconstrained", 0, usual), fold("fairx", 0, alike))
+    assert ComparisonResult(results, ()).plot().svg.count('class="hollow"') == hollow
 
 
 def test_saving_and_resuming(found, tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import grid, tuning_trials
+from gcig.benchmark.trials import grid
 from gcig.benchmark.tuning import Candidate, choose, choose_all, search_trials, tune
 from gcig.methods.registry import METHODS
 from support.small_runs import QUICK, BrokenClassifier, registered, small_table
@@ -65,7 +65,7 @@ def test_every_candidate_is_in_the_grid_once(method):
     candidates = grid(space)
     assert len(candidates) == math.prod(map(len, space.values()))
     assert len({json.dumps(each) for each in candidates}) == len(candidates)
-    trials = tuning_trials(TABLE, method, repeats=3)
+    trials = search_trials([TABLE], [method])
     assert len(set(trials)) == 3 * len(candidates)
     assert {trial.role for trial in trials} == {"tune"}
     known = METHODS[method].estimator().get_params(deep=False)
@@ -92,7 +92,7 @@ def test_tuning_chooses_a_usable_candidate_and_keeps_the_metrics(searched):
     assert choice.parameters == {"hidden_sizes": [8], "learning_rate": 0.01, "max_epochs": 30}
     assert choice.fold is None
     assert [each.failed for each in choice.candidates] == [3, 0]
-    trials = tuning_trials(TABLE, searched, repeats=3, common=common)[3:]
+    trials = search_trials([TABLE], [searched], common=common)[3:]
     aucs = [result.evaluation.auc for result in run_trials(trials, [TABLE])]
     assert choice.candidates[1].auc == pytest.approx(sum(aucs) / 3)
     assert len(set(aucs)) > 1

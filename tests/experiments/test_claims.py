@@ -41,7 +41,7 @@ def ablation_frame(changes: dict[str, float]) -> pd.DataFrame:
                 "compas-paper",
                 method,
                 fold,
-                variant=design.ablation_variant(key),
+                variant=design.ablated("compas-paper", method, key).variant,
                 gcig_raw=0.03 * (1 + changes.get(key, 0) / 100) * (1 + 1e-4 * fold),
             )
             for method in (PUBLISHED, FAIRX)

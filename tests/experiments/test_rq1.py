@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from gcig.experiments import comparison, significance
+from gcig.experiments import comparison
 from gcig.experiments.settings import finished, fold_test, fold_values, means, ordered, spread
 from gcig.methods.registry import METHODS
 from gcig.report.tables import entry_text, to_csv, to_latex, to_markdown
@@ -104,7 +104,7 @@ def test_the_best_mean_is_marked_and_hardt_has_no_rank(frame):
     column = table.header.index("GCIG (raw)")
     marked = [table.rows[row][:2] for (row, place) in marks_of(table) if place == column]
     assert marked == [(name, "FairX") for name in DATASETS]
-    wins = significance.tables(frame, **SHOWN, n_folds=5)["wins"]
+    wins = comparison.significance_tables(frame, **SHOWN, n_folds=5)["wins"]
     (hardt,) = rows_of(wins, metric="GCIG (raw)", method="Hardt")
     assert hardt[2:5] == ("-", "-", "0 / 4 / 0")  # the paper ranks it
 
@@ -130,7 +130,7 @@ def test_collapsed_and_missing_folds_are_reported():
 def test_an_unfinished_run_has_tables():
     empty = frame_of([])
     made = comparison.tables(empty, **SHOWN, n_folds=5)
-    made |= significance.tables(empty, **SHOWN, n_folds=5)
+    made |= comparison.significance_tables(empty, **SHOWN, n_folds=5)
     for table in made.values():
         assert to_markdown(table)
         assert to_csv(table)
@@ -155,7 +155,9 @@ def test_wins_are_counted_on_unrounded_means():
     rows = [fold_row(d, m, 0) for d in ("german", "bank") for m in ("dir", "fairx")]
     frame = frame_of(rows)
     frame.loc[(frame["dataset"] == "german") & (frame["method"] == "fairx"), "gcig_raw"] -= 1e-6
-    made = significance.tables(frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2)
+    made = comparison.significance_tables(
+        frame, datasets=["german", "bank"], methods=["dir", "fairx"], n_folds=2
+    )
     by = {(row[0], row[1]): row for row in made["wins"].rows}
     assert by["GCIG (raw)", "DIR"][2] == "0 / 1 / 1"  # bank ties: neither a win nor a loss, champions shared
     assert by["GCIG (raw)", "FairX"][2] == "1 / 0 / 2"
@@ -166,7 +168,9 @@ def test_wins_are_counted_on_unrounded_means():
 def test_wins_are_counted_with_each_version_of_fairx():
     values = {"dir": 0.2, "fairx-paper": 0.1, "fairx": 0.3}
     frame = frame_of([fold_row("german", method, 0, gcig_raw=value) for method, value in values.items()])
-    table = significance.tables(frame, datasets=["german"], methods=tuple(values), n_folds=2)["wins"]
+    table = comparison.significance_tables(frame, datasets=["german"], methods=tuple(values), n_folds=2)[
+        "wins"
+    ]
     assert table.header[2:4] == ("with FairX, as published", "with FairX")
     assert [row[1:4] for row in table.rows[:2]] == [
         ("DIR", "0 / 1 / 0", "1 / 0 / 1"),
@@ -203,7 +207,7 @@ def test_the_figure_has_one_panel_per_dataset_and_outlines_for_the_paper(frame):
 
 
 def test_ranks_and_tests_state_their_limits(frame):
-    made = significance.tables(frame, **SHOWN, n_folds=5)
+    made = comparison.significance_tables(frame, **SHOWN, n_folds=5)
     ranks = made["ranks"].rows[0]
     assert ranks[0] == "GCIG (raw)"
     assert entry_text(ranks[-1]) == "1.00"
@@ -216,11 +220,11 @@ def test_ranks_and_tests_state_their_limits(frame):
 
 def test_differences_are_paired_by_fold(frame):
     shuffled = frame.sample(frac=1, random_state=1)
-    expected = significance.paired_differences(frame, "german", "fairx", "gcig_raw", minus="dir")
-    found = significance.paired_differences(shuffled, "german", "fairx", "gcig_raw", minus="dir")
+    expected = comparison.paired_differences(frame, "german", "fairx", "gcig_raw", minus="dir")
+    found = comparison.paired_differences(shuffled, "german", "fairx", "gcig_raw", minus="dir")
     assert found.tolist() == expected.tolist()
     lacking = frame[~((frame["method"] == "dir") & (frame["fold"] == 3))]
-    assert len(significance.paired_differences(lacking, "german", "fairx", "gcig_raw", minus="dir")) == 4
+    assert len(comparison.paired_differences(lacking, "german", "fairx", "gcig_raw", minus="dir")) == 4
 
 
 def test_summary_keeps_the_order_asked_for(frame):

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from gcig.experiments import comparison, design, measurements, variants
+from gcig.experiments import design, measurements, variants
 from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY, VERSIONS
+from gcig.experiments.figures import trade_off_figures
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.settings import Setting, setting_trials
 from gcig.experiments.variants import VARIANTS
@@ -96,7 +97,7 @@ def test_sensitivity_sweeps_one_weight_with_the_other_at_one():
 
 def test_sensitivity_marks_collapsed_points():
     frame = rows_for(SENSITIVITY.settings(["compas"], VERSIONS))
-    worst = (frame["variant"] == design.sensitivity_variant("lambda_ig", 10.0)) & (
+    worst = (frame["variant"] == design.weighted("compas", PUBLISHED, "lambda_ig", 10.0).variant) & (
         frame["method"] == PUBLISHED
     )
     frame.loc[worst & (frame["fold"] == 1), "collapsed"] = True
@@ -151,18 +152,18 @@ def test_the_pareto_picture_has_one_point_per_method_or_candidate():
         for fold in range(2)
     ]
     frame = frame_of(rows)
-    points = comparison.candidate_figures(frame, datasets=["adult"])["candidates"].trade_offs["adult"]
+    points = trade_off_figures("candidates", frame, ["adult"])["candidates"].trade_offs["adult"]
     assert [(p.series, p.name, p.gcig) for p in points[2:]] == [
         ("Lagrangian", "max_gap 0.0", 0.0),
         ("Lagrangian", "max_gap 0.03", 0.03),
     ]
-    figure = comparison.trade_off_figures(frame, datasets=["adult"])["trade_off"]
+    figure = trade_off_figures("trade_off", frame, ["adult"])["trade_off"]
     assert [(p.series, p.gcig) for p in figure.trade_offs["adult"]] == [
         ("Unconstrained", 0.015),
         ("Lagrangian", 0.015),
     ]
     frame.loc[frame["method"] == "unconstrained", ["collapsed", "gcig"]] = [True, 0.001]
-    panel = comparison.trade_off_figures(frame, datasets=["adult"])["trade_off"].panels[0]
+    panel = trade_off_figures("trade_off", frame, ["adult"])["trade_off"].panels[0]
     assert list(panel.front) == [(0.015, 0.8)]
 
 

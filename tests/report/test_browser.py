@@ -7,8 +7,7 @@ import pytest
 
 from gcig.records import Interval
 from gcig.report.audit_page import audit_page
-from gcig.report.comparison_page import comparison_page
-from gcig.report.training_page import training_page
+from gcig.report.comparison_page import comparison_page, training_page
 from support.audit_records import example, hostile, robustness, undefined
 from support.browsers import needs_browser, open_browser
 from support.fold_results import comparison, evaluation

@@ -166,7 +166,7 @@ def test_without_matplotlib_the_error_names_the_fix():
 
 def test_pages_and_displays_import_neither_torch_nor_matplotlib():
     code = (
-        "import sys, gcig.report.audit_page, gcig.report.comparison_page, gcig.report.training_page\n"
+        "import sys, gcig.report.audit_page, gcig.report.comparison_page\n"
         "import gcig.report.displays\n"
         "print(*[name for name in ('torch', 'sklearn', 'matplotlib', 'fairlearn') if name in sys.modules])"
     )

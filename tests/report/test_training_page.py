@@ -1,7 +1,7 @@
 import re
 from dataclasses import replace
 
-from gcig.report.training_page import training_page
+from gcig.report.comparison_page import training_page
 from support.fold_results import evaluation
 from support.pages import Page
 

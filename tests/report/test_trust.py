@@ -6,8 +6,7 @@ import pytest
 from gcig.records import Interval
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report.audit_page import audit_page
-from gcig.report.comparison_page import comparison_page
-from gcig.report.training_page import training_page
+from gcig.report.comparison_page import comparison_page, training_page
 from gcig.report.trust import models_trust
 from support.audit_records import example, robustness, undefined
 from support.fold_results import evaluation, fold

@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from gcig._validation import InputError
 from gcig.benchmark.execution import run_trials_together
@@ -239,15 +239,11 @@ def _serve(pipe: Connection, work: Work) -> None:
     with suppress(EOFError, ConnectionError):
         pipe.send("ready")
         while True:
-            message: tuple[Trial, Method | None, Table | None] = pipe.recv()
-            pipe.send(_answer(message, tables, work))
-
-
-def _answer(message: tuple[Trial, Method | None, Table | None], tables: dict[str, Table], work: Work) -> Any:
-    trial, method, table = message
-    if table is not None:
-        tables[trial.dataset] = table
-    try:
-        return work_in_worker(work, trial, method, tables[trial.dataset])
-    except RunError as error:  # an error of the run, not of the trial: the driver raises it
-        return error
+            trial, method, table = pipe.recv()
+            if table is not None:
+                tables[trial.dataset] = table
+            try:
+                answer: object = work_in_worker(work, trial, method, tables[trial.dataset])
+            except RunError as error:  # an error of the run, not of the trial: the driver raises it
+                answer = error
+            pipe.send(answer)

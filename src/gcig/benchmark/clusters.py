@@ -1,4 +1,4 @@
-"""Clusters: backends that run trials on Dask or Ray, on a running cluster or on one that they start.
+"""Clusters: backends that run trials, or train a trade-off, on Dask or Ray.
 
 A cluster that the library starts has one process per job and listens on the loopback interface only. On a
 running cluster, every worker needs the same version of gcig. If a worker sees the folder of the run, it
@@ -10,14 +10,18 @@ import os
 import pickle
 import sys
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
+
+import torch
 
 from gcig._validation import InputError
+from gcig._warnings import warn_caller
 from gcig.benchmark.backends import (
     RETRIES,
     Backend,
@@ -30,6 +34,8 @@ from gcig.benchmark.backends import (
 )
 from gcig.benchmark.store import RunError, code_fingerprints
 from gcig.benchmark.trials import Table, Trial, canonical_json
+from gcig.methods.fairx.estimator import FairXClassifier
+from gcig.methods.fairx.tradeoff import TradeOff
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 
@@ -153,10 +159,7 @@ def _submit_to_dask(
     from distributed import CancelledError, KilledWorker, as_completed
 
     futures = {
-        client.submit(
-            _run_remotely, work, trial, _method_of(trial), tables[trial.dataset], _fingerprint(), pure=False
-        ): trial
-        for trial in trials
+        client.submit(_run_remotely, work, *_task(trial, tables), pure=False): trial for trial in trials
     }
     try:
         for future in as_completed(list(futures)):
@@ -204,10 +207,7 @@ def _submit_to_ray(
     errors = ray.exceptions
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run_remotely)
     held = ray.put(work)
-    pending = {
-        task.remote(held, trial, _method_of(trial), tables[trial.dataset], _fingerprint()): trial
-        for trial in trials
-    }
+    pending = {task.remote(held, *_task(trial, tables)): trial for trial in trials}
     try:
         while pending:
             (reference,), _ = ray.wait(list(pending), num_returns=1)
@@ -250,6 +250,10 @@ def _start_ray(ray: Any, **options: Any) -> None:
         )
 
 
+def _task(trial: Trial, tables: Mapping[str, Any]) -> tuple[Trial, Method | None, Any, str]:
+    return trial, METHODS.get(trial.method), tables[trial.dataset], _fingerprint()
+
+
 def _run_remotely(
     work: Work, trial: Trial, method: Method | None, table: bytes, fingerprint: str
 ) -> FoldResult | None:
@@ -267,10 +271,6 @@ def _run_remotely(
 def _fingerprint() -> str:
     """Return a text that is equal in two processes if their code gives the same results."""
     return canonical_json(code_fingerprints())
-
-
-def _method_of(trial: Trial) -> Method | None:
-    return METHODS.get(trial.method)
 
 
 def _missing(extra: str, packages: str) -> RunError:
@@ -296,3 +296,80 @@ def _lost(kind: str, error: Exception) -> RunError:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def train_family(
+    estimator: FairXClassifier,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    measured_on: Mapping[str, Any] | None = None,
+    backend: str | Backend = "local",
+    address: str | None = None,
+) -> TradeOff:
+    """Train the family of `FairXClassifier.path` in this process or on a worker of a cluster.
+
+    Every model of a family starts at its neighbour, so a family is one trial.
+
+    Parameters
+    ----------
+    estimator : FairXClassifier
+    X, y, sensitive_features, sample_weight
+        As in `FairXClassifier.path`.
+    measured_on : mapping, optional
+        Arguments of `TradeOff.measure`, if the models are to be measured on other rows.
+    backend, address
+        As in `gcig.compare`. Every backend gives the same family, to the last bit, on the same kind of
+        processor with the same versions.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german", include_sensitive=False)
+    >>> model = gcig.FairXClassifier(max_epochs=1, random_state=0)
+    >>> family = train_family(model, data.X, data.y, sensitive_features=data.sensitive_features)
+    >>> family.models[0].predict(data.X).shape
+    (1000,)
+    """
+    fitted_on = {"X": X, "y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    place = make_backend(backend, address=address)
+    if isinstance(place, LocalBackend):
+        return _train(estimator, fitted_on, measured_on)
+    trial = Trial(dataset="family", data_hash="", method="fairx")
+    rows = {trial.dataset: cast("Table", (fitted_on, measured_on))}
+    work = cast("Work", partial(_train_in_worker, estimator, torch.get_num_threads()))
+    with closing(place.run([trial], rows, work)) as outcomes:
+        (_, outcome), *_ = outcomes
+    if isinstance(outcome, WorkerDeath):
+        raise RunError(f"the family was not trained: {outcome.cause}. Run it again, or use fewer rows.")
+    family, caught = cast("tuple[TradeOff, list[Warning]]", outcome)
+    for each in caught:
+        warn_caller(each)
+    return family
+
+
+def _train(
+    estimator: FairXClassifier, fitted_on: Mapping[str, Any], measured_on: Mapping[str, Any] | None
+) -> TradeOff:
+    family = estimator.path(**fitted_on)
+    return family if measured_on is None else family.measure(**measured_on)
+
+
+def _train_in_worker(
+    estimator: FairXClassifier, n_threads: int, _: Trial, rows: Any
+) -> tuple[TradeOff, list[Warning]]:
+    """Return the family and the warnings of its training, for the caller to issue.
+
+    `n_threads` is that of the caller, because the number may change the last bits of measurements.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            family = _train(estimator, *rows)
+    finally:
+        torch.set_num_threads(before)
+    return family, [each.message for each in caught if isinstance(each.message, Warning)]

@@ -1,6 +1,5 @@
 """Comparison of methods on one or more tables, with the same folds and measures for all, and its result."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +12,16 @@ import pandas as pd
 from gcig._validation import InputError, warn_if_sensitive_in
 from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
-from gcig.benchmark.results import csv_text, pooled, result_order, results_frame, summary
+from gcig.benchmark.results import csv_text, method_label, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import Manifest, RunStore, write_file, write_provenance
+from gcig.benchmark.store import Manifest, RunStore, provenance, write_file, write_json
 from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
 from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
-from gcig.records.evaluation import is_ranked
 from gcig.records.formatting import html_table, shown, text_table
-from gcig.report.charts import Picture, TradeOff, pareto, standalone
+from gcig.report.charts import Picture, pareto, standalone
 from gcig.report.summaries import find_front, summarise
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
@@ -111,20 +109,10 @@ class ComparisonResult:
 
     def plot(self) -> Picture:
         """Plot AUC against GCIG and against the EO gap, one point per method; Hardt only in the latter."""
-        svg = pareto(
-            [
-                TradeOff(
-                    _label(row["method"]),
-                    row["auc"],
-                    row["gcig"] if is_ranked(row["method"], "gcig") else math.nan,
-                    row["eo_gap"],
-                    name=row["variant"],
-                    collapsed=bool(row["collapsed"]),
-                )
-                for row in self.summary().to_dict("records")
-            ]
-        )
-        return Picture(standalone(svg))
+        results = sorted(self.results, key=result_order)
+        labels = {result.method: method_label(result.method) for result in results}
+        points = [each.trade_off for methods in summarise(results, labels).values() for each in methods]
+        return Picture(standalone(pareto(points)))
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write results.csv, summary.csv, pooled.csv and provenance.json into a folder."""
@@ -132,7 +120,7 @@ class ComparisonResult:
         write_file(folder / "results.csv", csv_text(self.frame))
         write_file(folder / "summary.csv", csv_text(self.summary()))
         write_file(folder / "pooled.csv", csv_text(self.pooled()))
-        write_provenance(folder / "provenance.json", self.trials, self.manifest)
+        write_json(folder / "provenance.json", provenance(self.trials, self.manifest))
 
     def __repr__(self) -> str:
         header, *rows = self._table()
@@ -149,14 +137,10 @@ class ComparisonResult:
         table = [(*(["dataset"] if several else []), "method", *_SHOWN, "notes")]
         for row in means.to_dict("records"):
             notes = [f"{row[what]} {what}" for what in ("failed", "collapsed") if row[what]]
-            name = " ".join(filter(None, (_label(row["method"]), row["variant"])))
+            name = " ".join(filter(None, (method_label(row["method"]), row["variant"])))
             figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in _SHOWN)
             table.append((*([row["dataset"]] if several else []), name, *figures, ", ".join(notes)))
         return table
-
-
-def _label(method: str) -> str:
-    return METHODS[method].label if method in METHODS else method
 
 
 def compare(

@@ -24,6 +24,7 @@ from gcig.records import FoldResult
 from gcig.training.together import run_together, team_size
 
 Rows = NDArray[np.int64]
+_PLACE = ("dataset", "method", "variant", "fold", "seed", "repeat")  # what trials and their results share
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
 
@@ -93,13 +94,8 @@ def fit_seed(trial: Trial) -> int:
 def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> FoldResult:
     """Return the result of a trial that failed with the given error."""
     return FoldResult(
-        dataset=trial.dataset,
-        method=trial.method,
-        variant=trial.variant,
+        **{name: getattr(trial, name) for name in _PLACE},
         parameters=dict(trial.parameters),
-        fold=trial.fold,
-        seed=trial.seed,
-        repeat=trial.repeat,
         evaluation=None,
         fit_seconds=float("nan"),
         error=_one_line(error),

@@ -41,15 +41,10 @@ def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
     """
     rows = [_row(result) for result in sorted(results, key=result_order)]
     frame = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
-    floats = [
-        *MEASURES,
-        "fit_seconds",
-        *(name for name in _EXTRA if name not in ("undefined_rows", "n_rows")),
-    ]
-    frame[floats] = frame[floats].astype(np.float64)
-    whole = dict.fromkeys(("undefined_rows", "n_rows"), "Int64")
-    numbers = dict.fromkeys(("fold", "seed", "repeat"), "int64")
-    return frame.astype({**numbers, "collapsed": "boolean", **whole})
+    types = dict.fromkeys((*MEASURES, "fit_seconds", *_EXTRA), "float64")
+    types |= dict.fromkeys(("fold", "seed", "repeat"), "int64")
+    types |= {"collapsed": "boolean", "undefined_rows": "Int64", "n_rows": "Int64"}
+    return frame.astype(types)
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -101,6 +96,11 @@ def result_order(result: FoldResult) -> tuple[Any, ...]:
     rank = known.index(result.method) if result.method in known else len(known)
     place = (result.dataset, rank, result.method, result.variant)
     return (*place, result.seed, result.fold, result.repeat, canonical_json(dict(result.parameters)))
+
+
+def method_label(key: str) -> str:
+    """Return a method's name in tables: the paper's if it has one."""
+    return METHODS[key].label if key in METHODS else key
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -77,6 +77,11 @@ def write_file(path: Path, content: str | bytes) -> None:
         raise disk_error(path, error) from error
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Write plain values as JSON, as `write_file` does."""
+    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
 def disk_error(path: Path, error: OSError) -> RunError:
     """Return the error for a disk that is full, read-only or missing."""
     return RunError(
@@ -241,12 +246,6 @@ def provenance(trials: Iterable[Trial], manifest: Manifest) -> dict[str, Any]:
         "code": dict(manifest.code),
         "configuration": dict(manifest.configuration),
     }
-
-
-def write_provenance(path: str | Path, trials: Iterable[Trial], manifest: Manifest) -> None:
-    """Write the provenance of some trials as JSON."""
-    content = provenance(trials, manifest)
-    write_file(Path(path), json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def _hash_sources(root: Path, name: str) -> str:

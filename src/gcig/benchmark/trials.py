@@ -144,39 +144,6 @@ def fold_trials(
     ]
 
 
-def tuning_trials(
-    table: Table,
-    method: str,
-    *,
-    n_folds: int = 0,
-    seed: int = 0,
-    repeats: int = 1,
-    common: Mapping[str, Any] = COMMON,
-    definition: Definition | None = None,
-) -> list[Trial]:
-    """Return ``repeats`` trials per candidate of a method, ordered by fold, candidate and repeat.
-
-    With ``n_folds`` 0 the candidates are fitted on one split of the table, otherwise inside each fold.
-    """
-    return [
-        Trial(
-            dataset=table.name,
-            data_hash=table.sha256,
-            method=method,
-            parameters={**common_parameters(method, common), **candidate},
-            fold=fold,
-            n_folds=n_folds,
-            seed=seed,
-            repeat=repeat,
-            definition=definition or Definition(),
-            role="tune",
-        )
-        for fold in range(max(n_folds, 1))
-        for candidate in grid(METHODS[method].search_space)
-        for repeat in range(repeats)
-    ]
-
-
 def common_parameters(method: str, common: Mapping[str, Any] = COMMON) -> dict[str, Any]:
     """Return the common settings that a method has parameters for.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import COMMON, Table, Trial, canonical_json, tuning_trials
+from gcig.benchmark.trials import COMMON, Table, Trial, canonical_json, common_parameters, grid
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
@@ -46,15 +46,9 @@ class Candidate:
         def mean(name: str) -> float:
             return math.fsum(getattr(each, name) for each in found) / len(found) if found else math.nan
 
-        return cls(
-            parameters=dict(parameters),
-            auc=mean("auc"),
-            f1=mean("f1"),
-            eo_gap=mean("eo_gap"),
-            gcig=mean("gcig"),
-            collapsed=sum(each.degenerate for each in found),
-            failed=len(results) - len(found),
-        )
+        collapsed = sum(each.degenerate for each in found)
+        auc, f1, eo_gap, gcig = map(mean, ("auc", "f1", "eo_gap", "gcig"))
+        return cls(dict(parameters), auc, f1, eo_gap, gcig, collapsed, failed=len(results) - len(found))
 
     @property
     def utility(self) -> float:
@@ -122,11 +116,9 @@ def choose_all(trials: Sequence[Trial], results: Sequence[FoldResult]) -> list[C
             Candidate.of(own[0][0].parameters, [result for _, result in own]) for own in by_candidate.values()
         )
         index = choose(candidates)
-        if index is None:
-            note = "every candidate failed or collapsed: the defaults are used"
-            found.append(Choice(*search, {}, candidates, note))
-        else:
-            found.append(Choice(*search, candidates[index].parameters, candidates))
+        chosen = {} if index is None else candidates[index].parameters
+        note = "every candidate failed or collapsed: the defaults are used" if index is None else ""
+        found.append(Choice(*search, chosen, candidates, note))
     return found
 
 
@@ -140,26 +132,31 @@ def search_trials(
     common: Mapping[str, Any] = COMMON,
     definition: Definition | None = None,
 ) -> list[Trial]:
-    """Return the trials of a search.
+    """Return the trials of a search, ordered by table, method, seed, fold, candidate and repeat.
 
     `tuning` "nested" searches inside the training rows of every fold and seed, so that test rows have no
     influence; "split" searches on one split of the table, made with the first seed, as in the paper.
     """
     nested = tuning == "nested"
     return [
-        trial
+        Trial(
+            dataset=table.name,
+            data_hash=table.sha256,
+            method=method,
+            parameters={**common_parameters(method, common), **candidate},
+            fold=fold,
+            n_folds=n_folds if nested else 0,
+            seed=seed,
+            repeat=repeat,
+            definition=definition or Definition(),
+            role="tune",
+        )
         for table in tables
         for method in (METHODS if methods is None else methods)
         for seed in {"none": (), "split": seeds[:1], "nested": seeds}[tuning]
-        for trial in tuning_trials(
-            table,
-            method,
-            n_folds=n_folds if nested else 0,
-            seed=seed,
-            repeats=1 if nested else SPLIT_REPEATS,
-            common=common,
-            definition=definition,
-        )
+        for fold in range(n_folds if nested else 1)
+        for candidate in grid(METHODS[method].search_space)
+        for repeat in range(1 if nested else SPLIT_REPEATS)
     ]
 
 

@@ -52,8 +52,7 @@ def tradeoff(
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
-    from gcig.benchmark.clusters import make_backend
-    from gcig.benchmark.trade_off import train_family
+    from gcig.benchmark.clusters import make_backend, train_family
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier

@@ -92,7 +92,7 @@ def write_report(
 def report_page(document: Mapping[str, Any]) -> str:
     """Return the page of a report.json, from its content alone."""
     from gcig.records import Evaluation
-    from gcig.report.training_page import training_page
+    from gcig.report.comparison_page import training_page
 
     if document.get("schema") != _SCHEMA or document.get("kind") != _KIND:
         raise click.ClickException(

@@ -28,6 +28,11 @@ _IDENTIFYING = 0.8  # categories per row above which a column identifies people
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
+def column_error(name: object, message: str) -> InputError:
+    """Return an error about a column of ``X``."""
+    return InputError(message, argument="X", column=str(name))
+
+
 class UnseenValuesWarning(InputWarning):
     """Entries that did not occur in training, their ``treatment``, and the number of ``rows`` per column."""
 
@@ -99,11 +104,8 @@ class NumberColumn:
             with np.errstate(over="ignore"):
                 scaled = (filled - self.mean) / self.scale
             if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
-                raise InputError(
-                    "holds values that are too far from the training data for float32.",
-                    argument="X",
-                    column=str(column.name),
-                )
+                problem = "holds values that are too far from the training data for float32."
+                raise column_error(column.name, problem)
             out[:, 0] = scaled
         if self.indicator:
             out[:, 1] = missing
@@ -128,11 +130,7 @@ class NumberColumn:
             "number": "Convert the column; in the shell, --numeric COLUMN counts other entries as missing.",
         }
         hint = hints.get(self.kind, "Convert the column.")
-        raise InputError(
-            f"holds {found}{how}, but in training it held {self.kind}s. {hint}",
-            argument="X",
-            column=str(column.name),
-        )
+        raise column_error(column.name, f"holds {found}{how}, but in training it held {self.kind}s. {hint}")
 
 
 @dataclass(frozen=True)
@@ -165,18 +163,16 @@ class CategoryColumn:
     ) -> Self:
         """Learn the levels from their counts in ``n_rows`` rows, including rows with missing entries."""
         if are_ambiguous_dates(levels):
-            raise InputError(
+            raise column_error(
+                name,
                 "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
                 "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
-                argument="X",
-                column=name,
             )
         if _are_identifiers(len(levels), n_rows):
-            raise InputError(
+            raise column_error(
+                name,
                 f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
                 "text. Drop it, or group its values into few categories.",
-                argument="X",
-                column=name,
             )
         if alike := find_alike(levels):
             one, other = alike[0]
@@ -207,9 +203,7 @@ class CategoryColumn:
     def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
         """Encode into ``out`` (n, levels) of zeros; return the number of rows with a level not seen."""
         if is_date_column(column):
-            raise InputError(
-                "holds dates, but in training it held categories.", argument="X", column=str(column.name)
-            )
+            raise column_error(column.name, "holds dates, but in training it held categories.")
         codes, levels = level_codes(column)
         position = {level: j for j, level in enumerate(self.levels)}
         other = position.get(OTHER, -1)

@@ -70,6 +70,11 @@ def parse_numbers(
     return values
 
 
+def is_number(entry: str) -> bool:
+    """Return whether a stripped entry is a number, with either decimal mark."""
+    return any(parse_numbers([entry], mark) is not None for mark in ".,")
+
+
 def are_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
     """Return per entry whether its digits are in groups of three.
 
@@ -183,12 +188,8 @@ def are_dates(levels: Iterable[str]) -> bool:
     >>> are_dates(["2024-03-01", "2024-04-01"]), are_dates(["2024-03-01", "never"]), are_dates([])
     (True, False, False)
     """
-    empty = True
-    for level in levels:
-        if parse_date(level) is None:
-            return False
-        empty = False
-    return not empty
+    texts = list(levels)
+    return bool(texts) and all(parse_date(text) is not None for text in texts)
 
 
 def are_ambiguous_dates(levels: Iterable[str]) -> bool:
@@ -307,6 +308,11 @@ def levels(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
     """Return codes (n,), -1 if missing, and the distinct entries of a text column."""
     codes, uniques = pd.factorize(column)
     return codes.astype(np.int64), [str(value) for value in uniques]
+
+
+def distinct_entries(column: pd.Series[Any]) -> list[str]:
+    """Return the distinct entries of a text column, each of them stripped."""
+    return [entry.strip() for entry in levels(column)[1]]
 
 
 def _are_flags(column: pd.Series[Any]) -> bool:

@@ -1,6 +1,6 @@
 """Encoder that passes numbers through, for networks whose inputs were encoded elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,28 +21,15 @@ class PassThrough:
     """
 
     feature_names_in_: tuple[str, ...]
-
-    @property
-    def encoded_names_(self) -> tuple[str, ...]:
-        """Return the names of the columns."""
-        return self.feature_names_in_
-
-    @property
-    def n_features_out_(self) -> int:
-        """Return the number of columns."""
-        return len(self.feature_names_in_)
-
-    @property
-    def origin_(self) -> NDArray[np.int64]:
-        """Return the position of each column: every column comes from itself."""
-        return np.arange(self.n_features_out_)
+    encoded_names_: tuple[str, ...]
+    n_features_out_: int
+    origin_: NDArray[np.int64]
 
     def fit(self, X: Any) -> "PassThrough":
         """Record the columns."""
         frame = check_features(X)
         _check_numbers(frame)
-        self.feature_names_in_ = tuple(map(str, frame.columns))
-        return self
+        return self._learn(map(str, frame.columns))
 
     def encode(self, X: Any) -> NDArray[np.float32]:
         """Return a copy of the numbers as float32, with the columns in the order of training."""
@@ -64,9 +51,13 @@ class PassThrough:
             raise InputError("Not a stored encoder: it has no list of column names.")
         if len(set(names)) < len(names):
             raise InputError("Not a stored encoder: it has two columns of the same name.")
-        encoder = cls()
-        encoder.feature_names_in_ = tuple(names)
-        return encoder
+        return cls()._learn(names)
+
+    def _learn(self, names: Iterable[str]) -> "PassThrough":
+        self.feature_names_in_ = self.encoded_names_ = tuple(names)
+        self.n_features_out_ = len(self.encoded_names_)
+        self.origin_ = np.arange(self.n_features_out_)
+        return self
 
 
 def _check_numbers(frame: pd.DataFrame) -> None:

@@ -19,34 +19,8 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._validation import InputError, warn_input
-from gcig.data.entries import (
-    Decisions,
-    check_requests,
-    convert_entries,
-    convert_requested,
-    decide_mark,
-    find_mark,
-    infer_entries,
-    levels,
-    parse_numbers,
-    shows_point,
-    strip_entries,
-)
-from gcig.data.formats import (
-    CsvFormat,
-    CsvLayout,
-    check_columns,
-    check_flat,
-    check_options,
-    check_unique,
-    count_rows,
-    explained_arrow_errors,
-    explained_csv_errors,
-    find_layout,
-    opened_arrow,
-    recognise_format,
-    to_frame,
-)
+from gcig.data import entries, formats
+from gcig.data.formats import CsvFormat, CsvLayout
 
 _ROWS_AT_ONCE = 50_000
 
@@ -102,7 +76,7 @@ class TableFile:
         With ``rows``, sorted numbers from 0, only these rows of a Parquet or Feather file are kept, and
         memory does not grow with the file.
         """
-        check_columns(self.names, columns, self.path)
+        formats.check_columns(self.names, columns, self.path)
         if self.layout is None:
             return self._read_arrow(columns, rows)
         assert rows is None
@@ -111,7 +85,7 @@ class TableFile:
         decimal = self._decide_decimal(frame) if self._is_open else self.decimal or "."
         if decimal == "," and self.decimal is None:
             frame = self._parse_csv(columns, decimal=decimal, dtype=texts)
-        made = Decisions(notes=list(self.notes))
+        made = entries.Decisions(notes=list(self.notes))
         typed = {name: self._infer(frame[name], decimal or ".", made) for name in columns or self.names}
         made.notes.extend(self._leading_zeros(frame))
         frame = _drop_row_numbers(pd.DataFrame(typed), self.path, made.notes)
@@ -130,7 +104,7 @@ class TableFile:
                     shown[name] = mark
             if self._commas_separate or set(shown.values()) & {".", ","}:
                 break  # an entry of a later row that contradicts it is text, which a model rejects
-        return decide_mark(shown, self.path) or "."
+        return entries.decide_mark(shown, self.path) or "."
 
     def batches(
         self, columns: Sequence[str], *, texts: Collection[str] = (), decimal: str, rows: int
@@ -140,16 +114,16 @@ class TableFile:
         A column can be numbers in one batch and text in another (see `gcig.data.entries.merge_kinds`): it
         then has to be read again as one of ``texts``, which are always text.
         """
-        check_columns(self.names, list(columns), self.path)
+        formats.check_columns(self.names, list(columns), self.path)
         if self.layout is None:
             yield from self._arrow_batches(columns, rows)
             return
         types = self._as_text([*texts, *columns], texts)
         for frame in self._csv_parts(columns, rows, decimal=decimal, dtype=types):
             typed = {
-                name: strip_entries(frame[name])
+                name: entries.strip_entries(frame[name])
                 if name in texts and name not in self.kinds
-                else self._infer(frame[name], decimal, Decisions())
+                else self._infer(frame[name], decimal, entries.Decisions())
                 for name in columns
             }
             yield pd.DataFrame({name: column.reset_index(drop=True) for name, column in typed.items()})
@@ -162,7 +136,7 @@ class TableFile:
         Types are given by ``kinds`` (as ``TableEncoder.kinds_``) and not inferred, because a part may happen
         to hold only digits. Columns of ``passed`` are unchanged text in CSV files, "" if missing.
         """
-        check_columns(self.names, [*kinds, *passed], self.path)
+        formats.check_columns(self.names, [*kinds, *passed], self.path)
         columns = list(dict.fromkeys([*kinds, *passed]))
         if self.layout is None:
             yield from self._arrow_parts(list(kinds), list(passed), rows)
@@ -172,9 +146,9 @@ class TableFile:
         # Everything as text: only empty entries count as missing, and they are needed as "".
         for frame in self._csv_parts(columns, rows, dtype=str, na_filter=False):
             typed = {
-                name: self._convert_requested(strip_entries(frame[name]), decimal)
+                name: self._convert_requested(entries.strip_entries(frame[name]), decimal)
                 if name in self.kinds
-                else convert_entries(frame[name], kind, decimal, thousands=self._thousands)
+                else entries.convert_entries(frame[name], kind, decimal, thousands=self._thousands)
                 for name, kind in kinds.items()
             }
             for name in numbers:
@@ -201,7 +175,10 @@ class TableFile:
     def _convert_arrow(self, frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
         kinds = {name: kind for name, kind in self.kinds.items() if name in frame.columns}
         return frame.assign(
-            **{name: convert_requested(frame[name], kind, notes=notes) for name, kind in kinds.items()}
+            **{
+                name: entries.convert_requested(frame[name], kind, notes=notes)
+                for name, kind in kinds.items()
+            }
         )
 
     @property
@@ -222,35 +199,35 @@ class TableFile:
     def _decide_decimal(self, frame: pd.DataFrame) -> str | None:
         """Return the decimal mark that the numbers of a table, parsed with decimal points, show."""
         floats = [str(name) for name in frame.columns if pt.is_float_dtype(frame[name].dtype)]
-        texts = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
-        shown = {name: self._find_mark(frame[name]) for name in texts}
+        others = [str(name) for name in frame.columns if not pt.is_numeric_dtype(frame[name].dtype)]
+        shown = {name: self._find_mark(frame[name]) for name in others}
         for part in self._csv_parts(floats, _ROWS_AT_ONCE, dtype=str) if floats else ():
             for name in floats:
-                entries = [str(entry).strip() for entry in part[name].dropna().unique()]
-                mark = shows_point(entries, commas_separate=self._commas_separate)
+                texts = entries.distinct_entries(part[name])
+                mark = entries.shows_point(texts, commas_separate=self._commas_separate)
                 shown[name] = mark or shown.get(name)
             if "." in shown.values():
                 break
-        return decide_mark(shown, self.path) or ("." if self._commas_separate else None)
+        return entries.decide_mark(shown, self.path) or ("." if self._commas_separate else None)
 
     def _find_mark(self, column: pd.Series[Any]) -> str | None:
         """Return the decimal mark that a text column shows, judged by its numbers if they are requested."""
-        entries = [entry.strip() for entry in levels(column)[1]]
+        texts = entries.distinct_entries(column)
         kind = self.kinds.get(str(column.name))
         if kind == "number":
-            entries = [each for each in entries if any(parse_numbers([each], m) is not None for m in ".,")]
+            texts = list(filter(entries.is_number, texts))
         if kind not in (None, "number"):
             return None
         if not self._commas_separate:
-            return find_mark(entries)
-        numbers = parse_numbers(entries, ".", thousands=False)
-        return None if numbers is None else shows_point(entries, commas_separate=True)
+            return entries.find_mark(texts)
+        numbers = entries.parse_numbers(texts, ".", thousands=False)
+        return None if numbers is None else entries.shows_point(texts, commas_separate=True)
 
-    def _infer(self, column: pd.Series[Any], decimal: str, made: Decisions) -> pd.Series[Any]:
+    def _infer(self, column: pd.Series[Any], decimal: str, made: entries.Decisions) -> pd.Series[Any]:
         """Convert a column to the requested kind, or by its entries."""
         if str(column.name) in self.kinds:
             return self._convert_requested(column, decimal, made.notes)
-        found = infer_entries(column, decimal, made, thousands=self._thousands)
+        found = entries.infer_entries(column, decimal, made, thousands=self._thousands)
         self._check_format(found)
         return found
 
@@ -260,11 +237,11 @@ class TableFile:
         """Convert a column to the requested kind; numbers must be written as in the training file."""
         kind = self.kinds[str(column.name)]
         if kind == "number" and self.trained is not None and not pt.is_numeric_dtype(column.dtype):
-            entries = [entry.strip() for entry in levels(column)[1]]
-            texts = [each for each in entries if parse_numbers([each], decimal, inexact=True) is None]
-            if any(parse_numbers([each], mark) is not None for each in texts for mark in ".,"):
+            texts = entries.distinct_entries(column)
+            others = [each for each in texts if entries.parse_numbers([each], decimal, inexact=True) is None]
+            if any(map(entries.is_number, others)):
                 raise self._other_format(column)
-        return convert_requested(column, kind, decimal, notes)
+        return entries.convert_requested(column, kind, decimal, notes)
 
     def _other_format(self, column: pd.Series[Any]) -> InputError:
         assert self.trained is not None
@@ -279,13 +256,13 @@ class TableFile:
         """Raise an error if the column is text only because the training file writes numbers differently."""
         if self.trained is None or pt.is_numeric_dtype(column.dtype):
             return
-        entries = [entry.strip() for entry in levels(column)[1]]
-        if any(parse_numbers(entries, mark, inexact=True) is not None for mark in ".,"):
+        texts = entries.distinct_entries(column)
+        if any(entries.parse_numbers(texts, mark, inexact=True) is not None for mark in ".,"):
             raise self._other_format(column)
 
     def _parse_csv(self, columns: Sequence[str] | None, **how: Any) -> Any:
         assert self.layout is not None
-        with explained_csv_errors(self.path, self.layout.encoding):
+        with formats.explained_csv_errors(self.path, self.layout.encoding):
             return pd.read_csv(
                 self.path.absolute(),  # pandas would fetch a name such as http:/table
                 names=list(self.layout.names),
@@ -301,18 +278,18 @@ class TableFile:
 
     def _csv_parts(self, columns: Sequence[str], rows: int, **how: Any) -> Iterator[pd.DataFrame]:
         assert self.layout is not None
-        with explained_csv_errors(self.path, self.layout.encoding):
+        with formats.explained_csv_errors(self.path, self.layout.encoding):
             yield from self._parse_csv(columns, chunksize=rows, **how)
 
     def _read_arrow(self, columns: Sequence[str] | None, rows: NDArray[np.int64] | None) -> TableReading:
         kept = list(columns or self.table_names)
         if rows is None:
-            with opened_arrow(self.path, self.format) as file:
-                check_flat(file.schema_arrow, kept, self.path)
-                frame = to_frame(file.read(columns=kept))
+            with formats.opened_arrow(self.path, self.format) as file:
+                formats.check_flat(file.schema_arrow, kept, self.path)
+                frame = formats.to_frame(file.read(columns=kept))
         else:
-            with explained_arrow_errors(self.path, self.format):
-                frame = to_frame(self._take_rows(kept, rows))
+            with formats.explained_arrow_errors(self.path, self.format):
+                frame = formats.to_frame(self._take_rows(kept, rows))
         dropped = columns is None and len(kept) < len(self.names)
         notes = ["the saved pandas index was dropped"] if dropped else []
         frame = self._convert_arrow(frame[kept], notes)
@@ -330,8 +307,8 @@ class TableFile:
 
     def _arrow_batches(self, columns: Sequence[str], rows: int) -> Iterator[pd.DataFrame]:
         for table in self._arrow_tables(columns, rows):
-            with explained_arrow_errors(self.path, self.format):
-                frame = to_frame(table)[list(columns)]
+            with formats.explained_arrow_errors(self.path, self.format):
+                frame = formats.to_frame(table)[list(columns)]
             # The categories of a dictionary column may differ between batches.
             categories = [name for name in columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
             frame = frame.astype({name: frame[name].cat.categories.dtype for name in categories})
@@ -341,8 +318,8 @@ class TableFile:
         start = 0
         for table in self._arrow_tables(list(dict.fromkeys([*columns, *passed])), rows):
             index = pd.RangeIndex(start, start + len(table))
-            with explained_arrow_errors(self.path, self.format):
-                inputs = to_frame(table.select(columns))
+            with formats.explained_arrow_errors(self.path, self.format):
+                inputs = formats.to_frame(table.select(columns))
                 # Arrow's own types, which do not depend on missing entries in a part.
                 unchanged = table.select(passed).to_pandas(ignore_metadata=True, types_mapper=pd.ArrowDtype)
             yield TablePart(self._convert_arrow(inputs, []).set_axis(index), unchanged.set_axis(index))
@@ -351,8 +328,8 @@ class TableFile:
     def _arrow_tables(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        with opened_arrow(self.path, self.format) as file:
-            check_flat(file.schema_arrow, columns, self.path)
+        with formats.opened_arrow(self.path, self.format) as file:
+            formats.check_flat(file.schema_arrow, columns, self.path)
             for batch in file.iter_batches(batch_size=rows, columns=list(columns)):
                 yield pa.Table.from_batches([batch])
 
@@ -375,36 +352,30 @@ def open_table(
     `decimal` is given. `kinds` requests kinds of columns, as in `gcig.data.entries.REQUESTED_KINDS`, and
     takes precedence over `trained_kinds`, those requested for a model's training file.
     """
-    path, kinds = Path(path), dict(kinds or {})
-    found = recognise_format(path)
-    if not found.startswith("CSV"):
-        with opened_arrow(path, found) as file:
-            names, n_rows = tuple(file.schema_arrow.names), count_rows(file)
-        check_unique(names, path)
-        check_requests(kinds, names, path)
-        kinds = _with_trained(kinds, trained_kinds, names)
+    path, notes = Path(path), list[str]()
+    found = formats.recognise_format(path)
+    layout = None
+    if found.startswith("CSV"):
+        formats.check_options(separator, decimal, encoding)
+        layout = formats.find_layout(path, separator=separator, encoding=encoding, notes=notes)
+        names, n_rows = layout.names, layout.n_rows
+    else:
+        with formats.opened_arrow(path, found) as file:
+            names, n_rows = tuple(file.schema_arrow.names), formats.count_rows(file)
+        formats.check_unique(names, path)
+    entries.check_requests(kinds or {}, names, path)
+    kinds = {**{name: kind for name, kind in (trained_kinds or {}).items() if name in names}, **(kinds or {})}
+    if layout is None:
         if n_rows == 0:
             raise InputError(f"{path} has columns but no rows.")
         return TableFile(path, found, names, n_rows, (), None, None, kinds=kinds)
-    check_options(separator, decimal, encoding)
-    notes: list[str] = []
-    layout = find_layout(path, separator=separator, encoding=encoding, notes=notes)
-    check_requests(kinds, layout.names, path)
-    kinds = _with_trained(kinds, trained_kinds, layout.names)
     if decimal is None and trained is not None:
         if separator is None:
             _check_separator(layout, trained, path)
         decimal = trained.decimal
     else:
         trained = None
-    return TableFile(path, found, layout.names, layout.n_rows, tuple(notes), layout, decimal, trained, kinds)
-
-
-def _with_trained(
-    kinds: Mapping[str, str], trained: Mapping[str, str] | None, names: Sequence[str]
-) -> dict[str, str]:
-    """Return the requested kinds, and those requested in training for other columns of the file."""
-    return {**{name: kind for name, kind in (trained or {}).items() if name in names}, **kinds}
+    return TableFile(path, found, names, n_rows, tuple(notes), layout, decimal, trained, kinds)
 
 
 def _check_separator(layout: CsvLayout, trained: CsvFormat, path: Path) -> None:

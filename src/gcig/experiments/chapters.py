@@ -1,34 +1,26 @@
 """Chapters of the reproduction: text, tables and figures of each experiment, and answers to the questions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
-from gcig.experiments import claims, comparison, correlation, design, measurements, significance
+from gcig.experiments import claims, comparison, correlation, design, measurements
 from gcig.experiments.claims import Evidence, percent, shown
-from gcig.experiments.figures import Figure
+from gcig.experiments.figures import Figure, trade_off_figures
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper
 from gcig.experiments.run_folder import EXPERIMENTS, Results
-from gcig.experiments.settings import finished, method_label, spread
+from gcig.experiments.settings import Setting, finished, make_table, spread, texts
 from gcig.experiments.statements import CLAIMS, READINGS
 from gcig.records import Interval, formatting
 from gcig.report.tables import Table, Value
 
-_TUNING = {
-    "none": "All methods have their default parameters.",
-    "split": "Parameters were chosen once on a 60/20/20 split of the rows, as in the paper, by the rule "
-    "below. Some of these rows are also test rows.",
-    "nested": "Parameters were chosen within the training rows of every fold by the rule below, so that test "
-    "rows have no influence on them.",
-}
-_SEARCH = (
-    f"All methods have the same number of candidates, trained on at most {TUNING_ROWS:,} rows.",
-    f"Rule: {RULE}",
-)
+_TEXTS: Mapping[str, str] = texts()["chapters"]
 _MEASURES = {
     "gcig_raw": "GCIG (raw), the paper's measure,",
     "gcig": "GCIG",
@@ -50,44 +42,50 @@ class Chapter:
 
 def chapters(results: Results) -> list[Chapter]:
     """Return all chapters that have content, the main results first."""
+    request, frame = results.request, results.frames["comparison"]
+    scope = {"datasets": request.datasets, "methods": request.methods}
+    expected = {name: request.expected() * request.repeats.get(name, 1) for name in request.datasets}
+    answers = (_answer_rq1(results), _answer_rq2(results), _answer_rq3(results))
+    variants = _table(results, "variants")
     listed = [
-        _summary(results),
-        _trade_off(results),
+        Chapter(
+            "Main results",
+            list(filter(None, answers)),
+            {"main": comparison.main_table(frame, **scope, expected=expected)},
+        ),
+        Chapter(
+            "Trade-off",
+            [_TEXTS["trade_off"]],
+            figures=trade_off_figures("trade_off", frame, request.datasets),
+        ),
         _claims(results),
-        _comparison(results),
-        _significance(results),
-        _correlation(results),
+        Chapter(
+            "RQ1, all measures",
+            [_TEXTS["comparison"]],
+            comparison.tables(frame, **scope, n_folds=request.n_folds, pooled=results.pooled),
+            comparison.figures(frame, **scope),
+        ),
+        Chapter(
+            "RQ1, wins and tests", (), comparison.significance_tables(frame, **scope, n_folds=request.n_folds)
+        ),
+        Chapter(
+            "RQ2, outcomes and reasons",
+            list(filter(None, [_TEXTS["correlation"], correlation.answer(frame)])),
+            correlation.tables(frame, expected=request.expected()),
+            correlation.figures(frame),
+        ),
         Chapter("RQ3, ablation", (), _table(results, "ablation")),
         _sensitivity(results),
         _design_choices(results),
-        Chapter("Cost", (), _shown("cost", measurements.cost_table(results.measured.get("cost", [])))),
-        _variants(results),
+        Chapter("Cost", (), _measured(results, "cost", measurements.cost_table)),
+        Chapter("Other readings of the paper", [_TEXTS["variants"]] if variants else (), variants),
         _candidates(results),
-        _protocol(results),
-        Chapter(
-            "Datasets", (), _shown("datasets", measurements.size_table(results.measured.get("datasets", [])))
-        ),
-        _failures(results),
+        Chapter("Protocol", _protocol(results), {**_chosen(results), **_time(results)}),
+        Chapter("Datasets", (), _measured(results, "datasets", measurements.size_table)),
+        Chapter("Failed fits", (), _failures(results)),
         _contradictions(results),
     ]
     return [chapter for chapter in listed if chapter.tables or chapter.text]
-
-
-def _summary(results: Results) -> Chapter:
-    """Return one sentence per research question, and the main table next to the paper's."""
-    request, frame = results.request, results.frames["comparison"]
-    expected = {name: request.expected() * request.repeats.get(name, 1) for name in request.datasets}
-    table = comparison.main_table(
-        frame, datasets=request.datasets, methods=request.methods, expected=expected
-    )
-    sentences = (_answer_rq1(results), _answer_rq2(results), _answer_rq3(results))
-    return Chapter("Main results", [sentence for sentence in sentences if sentence], {"main": table})
-
-
-def _trade_off(results: Results) -> Chapter:
-    text = ("The cost of fair reasons and of fair outcomes in AUC, by method, on test rows.",)
-    figures = comparison.trade_off_figures(results.frames["comparison"], datasets=results.request.datasets)
-    return Chapter("Trade-off", text, {}, figures)
 
 
 def _claims(results: Results) -> Chapter:
@@ -99,40 +97,15 @@ def _claims(results: Results) -> Chapter:
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         text.append(f"{method_label(version)}, {len(judged)} claims: {words}.")
     text += [READINGS] if judged else []
-    return Chapter("The paper's claims", text, _shown("claims", claims.table(judged, len(CLAIMS))))
+    return Chapter("The paper's claims", text, _unless_empty("claims", claims.table(judged, len(CLAIMS))))
 
 
-def _comparison(results: Results) -> Chapter:
-    request, frame = results.request, results.frames["comparison"]
-    shown = {"datasets": request.datasets, "methods": request.methods}
-    made = comparison.tables(frame, **shown, n_folds=request.n_folds, pooled=results.pooled)
-    text = ("Does FairX make a model's reasons depend less on the group, and at what cost?",)
-    return Chapter("RQ1, all measures", text, made, comparison.figures(frame, **shown))
-
-
-def _significance(results: Results) -> Chapter:
-    request = results.request
-    made = significance.tables(
-        results.frames["comparison"],
-        datasets=request.datasets,
-        methods=request.methods,
-        n_folds=request.n_folds,
-    )
-    return Chapter("RQ1, wins and tests", (), made)
-
-
-def _correlation(results: Results) -> Chapter:
-    frame = results.frames["comparison"]
-    text = (
-        "Do fair outcomes and fair reasons go together? Each point is one method on one fold.",
-        *filter(None, [correlation.answer(frame)]),
-    )
-    made = correlation.tables(frame, expected=results.request.expected())
-    return Chapter("RQ2, outcomes and reasons", text, made, correlation.figures(frame))
-
-
-def _shown(name: str, table: Table) -> dict[str, Table]:
+def _unless_empty(name: str, table: Table) -> dict[str, Table]:
     return {name: table} if table.rows else {}
+
+
+def _measured(results: Results, name: str, table: Callable[[Sequence[Any]], Table]) -> dict[str, Table]:
+    return _unless_empty(name, table(results.measured.get(name, [])))
 
 
 def _table(results: Results, experiment: str) -> dict[str, Table]:
@@ -142,21 +115,17 @@ def _table(results: Results, experiment: str) -> dict[str, Table]:
     if experiment not in results.frames or not datasets:
         return {}
     frame, expected = results.frames[experiment], request.expected(experiment)
-    return _shown(experiment, EXPERIMENTS[experiment].table(frame, datasets, request.methods, expected))
+    made = EXPERIMENTS[experiment].table(frame, datasets, request.methods, expected)
+    return _unless_empty(experiment, made)
 
 
 def _sensitivity(results: Results) -> Chapter:
     request, made = results.request, _table(results, "sensitivity")
     if not made:
         return Chapter("RQ3, weights", ())
-    text = (
-        "Each weight in turn, with the other at 1. As published, the network is trained on labels, and the "
-        "weights apply until the last epoch. Our version keeps the predictions of a plain network, and "
-        "reduces the weights if AUC drops on the held-out part of the training rows.",
-    )
     datasets = request.requested("sensitivity")
     figures = design.sensitivity_figures(results.frames["sensitivity"], datasets, request.methods)
-    return Chapter("RQ3, weights", text, made, figures)
+    return Chapter("RQ3, weights", [_TEXTS["sensitivity"]], made, figures)
 
 
 def _design_choices(results: Results) -> Chapter:
@@ -166,44 +135,25 @@ def _design_choices(results: Results) -> Chapter:
     return Chapter("RQ3, design choices", list(filter(None, text)), made)
 
 
-def _variants(results: Results) -> Chapter:
-    made = _table(results, "variants")
-    text = (
-        "The paper omits some details of its experiments, and our choices do not reproduce all of its "
-        "numbers. This chapter tries other choices.",
-    )
-    return Chapter("Other readings of the paper", text if made else (), made)
-
-
 def _candidates(results: Results) -> Chapter:
     frame = results.frames.get("tuning")
     if frame is None or not len(finished(frame)):
         return Chapter("All candidates", ())
-    text = ("The trade-off over all settings that the grid search tried.",)
-    figures = comparison.candidate_figures(frame, datasets=results.request.datasets)
-    return Chapter("All candidates", text, {}, figures)
+    figures = trade_off_figures("candidates", frame, results.request.datasets)
+    return Chapter("All candidates", [_TEXTS["candidates"]], figures=figures)
 
 
-def _protocol(results: Results) -> Chapter:
+def _protocol(results: Results) -> list[str]:
     request = results.request
     seeds = f"seed{'s' * (len(request.seeds) > 1)} {', '.join(map(str, request.seeds))}"
-    repeated = [name for name, repeats in request.repeats.items() if repeats > 1]
-    text = [
-        f"{request.folds} of {request.n_folds} folds stratified by label and group, {seeds}; one network "
-        "(64-32 units; SiLU, and ReLU for FairX as published) for all methods; one thread per fit. Early "
-        "stopping and thresholds use training rows only."
-        + (
-            f" In RQ1, {', '.join(repeated)} are fitted "
-            f"{max(request.repeats.values())} times per fold, with different initial weights, order of rows "
-            "and held-out rows."
-            if repeated
-            else ""
-        ),
-        " ".join([_TUNING[request.tuning], *(_SEARCH if request.tuning != "none" else ())]),
-        "Grids, the threshold rule and FairX's training are the same for all datasets; they were fixed after "
-        "results of earlier versions on these folds had been seen.",
-    ]
-    return Chapter("Protocol", text, {**_chosen(results), **_time(results)})
+    folds = [_TEXTS["folds"].format(folds=request.folds, n_folds=request.n_folds, seeds=seeds)]
+    if repeated := [name for name, repeats in request.repeats.items() if repeats > 1]:
+        most = max(request.repeats.values())
+        folds.append(_TEXTS["repeats"].format(datasets=", ".join(repeated), most=most))
+    tuning = [_TEXTS[f"tuning_{request.tuning}"]]
+    if request.tuning != "none":
+        tuning.append(_TEXTS["search"].format(rows=TUNING_ROWS, rule=RULE))
+    return [" ".join(folds), " ".join(tuning), _TEXTS["fixed"]]
 
 
 def _time(results: Results) -> dict[str, Table]:
@@ -218,9 +168,7 @@ def _time(results: Results) -> dict[str, Table]:
         counts.append((name.replace("_", " "), sum(new), float(own.loc[new, "fit_seconds"].sum()) / 60))
     _, fits, minutes = zip(*counts, strict=True)
     rows: list[tuple[Value, ...]] = [*counts, ("all", sum(fits), sum(minutes))]
-    notes = ("Every fit uses one core. On two cores a run takes a little more than half of this time.",)
-    header = ("experiment", "fits", "minutes of one core")
-    return {"time": Table(header, rows, caption="Time", notes=notes, digits=1)}
+    return {"time": make_table("time", ("experiment", "fits", "minutes of one core"), rows, digits=1)}
 
 
 def _chosen(results: Results) -> dict[str, Table]:
@@ -237,10 +185,10 @@ def _chosen(results: Results) -> dict[str, Table]:
         for (dataset, method), chosen in counts.items()
     ]
     header = ("dataset", "method", "parameters (number of folds)")
-    return _shown("chosen_parameters", Table(header, rows, caption="Chosen parameters"))
+    return _unless_empty("chosen_parameters", make_table("chosen_parameters", header, rows))
 
 
-def _failures(results: Results) -> Chapter:
+def _failures(results: Results) -> dict[str, Table]:
     """List the fits that ended with an error; means leave them out."""
     rows = [
         (row["dataset"], row["method"], row["variant"], int(row["fold"]), row["error"])
@@ -248,26 +196,21 @@ def _failures(results: Results) -> Chapter:
         for _, row in frame[frame["error"].notna()].iterrows()
     ]
     distinct = list(dict.fromkeys(rows))  # a trial may belong to several experiments
-    table = Table(("dataset", "method", "variant", "fold", "error"), distinct, caption="Fits that failed")
-    return Chapter("Failed fits", (), _shown("failures", table))
+    header = ("dataset", "method", "variant", "fold", "error")
+    return _unless_empty("failures", make_table("failures", header, distinct))
 
 
 def _contradictions(results: Results) -> Chapter:
-    header, rows = ("place", "the paper", "our reading"), contradictions(_facts(results))
-    table = Table(header, rows, caption="Contradictions in the paper")
-    text = (f"Numbers and statements of {paper()['source']} that cannot all hold.",)
-    return Chapter("The paper's contradictions", text, {"contradictions": table})
-
-
-def _facts(results: Results) -> dict[str, str]:
-    """Return the values of the run that our readings of the paper quote."""
-    frame = finished(results.frames["comparison"])
-    plain = frame[(frame["dataset"] == "compas-paper") & (frame["method"] == "unconstrained")]
-    swept = results.frames.get("sensitivity", frame.iloc[:0])
-    return {
+    """List the paper's contradictions with our readings, which quote values of the run."""
+    plain = Setting("compas-paper", PLAIN).results(results.frames["comparison"])
+    swept = results.frames.get("sensitivity", results.frames["comparison"][:0])
+    facts = {
         **{f"plain_{metric}": spread(plain, metric).text for metric in ("gcig_raw", "gcig", "gcig_l2")},
         "collapsed": design.describe_collapse(swept),
     }
+    table = make_table("contradictions", ("place", "the paper", "our reading"), contradictions(facts))
+    text = [_TEXTS["contradictions"].format(source=paper()["source"])]
+    return Chapter("The paper's contradictions", text, {"contradictions": table})
 
 
 def _answer_rq1(results: Results) -> str:
@@ -281,13 +224,13 @@ def _answer_rq1(results: Results) -> str:
                 for name in datasets
             ]
             if not any(math.isnan(each.value) for each in known):
-                changes.append(f"{words} by {_percent_range([each.value for each in known])}")
+                low, high = (percent(Interval(choose(each.value for each in known))) for choose in (min, max))
+                changes.append(f"{words} by {_range(low, high)}")
             if not any(math.isnan(each.high) for each in known):
                 certain.append(str(sum(each.high < 0 for each in known)))
         moved = [data.mean(name, version, "auc") - data.mean(name, PLAIN, "auc") for name in datasets]
         if changes:
-            low, high = formatting.signed(min(moved), 3), formatting.signed(max(moved), 3)
-            auc = low if low == high else f"{low} to {high}"
+            auc = _range(formatting.signed(min(moved), 3), formatting.signed(max(moved), 3))
             beyond = f" (GCIG is lower beyond chance on {', '.join(certain)} datasets)" if certain else ""
             parts.append(f"{_name(version)} changes {', '.join(changes)} and AUC by {auc}{beyond}")
     if not parts:
@@ -306,7 +249,7 @@ def _answer_rq2(results: Results) -> str:
     data = Evidence(results)
     version = PUBLISHED if PUBLISHED in results.request.methods else FAIRX
     pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
-    within = correlation.associate(populations[correlation.WITHIN], draws=1000)["interval"]
+    within = correlation.correlate(populations[correlation.WITHIN])
     value, inside = (
         formatting.number(each.value) if math.isnan(pooled.low) else shown(each) for each in (pooled, within)
     )
@@ -325,13 +268,9 @@ def _answer_rq3(results: Results) -> str:
     for version in (PUBLISHED, FAIRX):
         changes = []
         for key, words in _TERMS.items():
-            new, old = (
-                data.folds(
-                    "compas-paper", version, variant=design.ablation_variant(each), experiment="ablation"
-                )
-                for each in (key, "prediction")
+            change = _change(
+                data, "gcig_raw", *(data.ablation(version, each) for each in (key, "prediction"))
             )
-            change = _change(data, "gcig_raw", new, old)
             if not math.isnan(change.value):
                 changes.append(f"{percent(change)} with {words}")
         if changes:
@@ -349,24 +288,18 @@ def _change(data: Evidence, metric: str, new: pd.DataFrame, old: pd.DataFrame) -
     return change
 
 
-def _percent_range(changes: Sequence[float]) -> str:
-    low, high = (percent(Interval(choose(changes))) for choose in (min, max))
+def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
 def _describe_weights(data: Evidence, version: str) -> str:
     """Describe GCIG and AUC over the weights, with the other weight at 1; empty if results are missing."""
-    frames = [
-        data.folds("compas-paper", version, variant=variant, experiment="sensitivity")
-        for variant in (design.sensitivity_variant(s, w) for s in design.SWEPT for w in design.WEIGHTS)
-    ]
     ranges = []
     for metric in ("gcig_raw", "auc"):
-        values = [float(rows[metric].mean()) for rows in frames]
+        values = [float(rows[metric].mean()) for rows in data.sweeps(version)]
         if any(map(math.isnan, values)):
             return ""
-        low, high = formatting.number(min(values)), formatting.number(max(values))
-        ranges.append(low if low == high else f"{low} to {high}")
+        ranges.append(_range(formatting.number(min(values)), formatting.number(max(values))))
     weights = f"{min(design.WEIGHTS):g} to {max(design.WEIGHTS):g}"
     return f", and with weights of {weights} it is {ranges[0]} at an AUC of {ranges[1]}"
 

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gcig.benchmark.statistics import clustered_bootstrap, coefficient, partial_correlation, spearman
-from gcig.experiments import correlation
+from gcig.benchmark.results import method_label
+from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED
 from gcig.experiments.run_folder import Results
-from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, finished, fold_test, method_label
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, finished, fold_test, make_table
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
-from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
+from gcig.records.evaluation import is_ranked
 from gcig.report.tables import Entry, Mark, Table, Value
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
@@ -33,7 +33,7 @@ MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapse
 _NOTHING = pd.DataFrame(
     index=pd.MultiIndex.from_arrays([[], []], names=FOLD_KEYS), columns=list(MEASURES), dtype=float
 )
-_FEW = "fewer than three folds are finished"
+FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
 
 
@@ -54,15 +54,31 @@ class Evidence:
                 found[experiment, *place] = own.groupby(FOLD_KEYS)[list(MEASURES)].mean()
         return found
 
-    def folds(
-        self, dataset: str, method: str, *, variant: str = "", experiment: str = "comparison"
-    ) -> pd.DataFrame:
+    def folds_of(self, setting: Setting, experiment: str) -> pd.DataFrame:
         """Return one row per fold of a setting, with the means over its fits; empty without results."""
-        return self._settings.get((experiment, dataset, method, variant), _NOTHING)
+        place = (experiment, setting.dataset, setting.method, setting.variant)
+        return self._settings.get(place, _NOTHING)
 
-    def mean(self, dataset: str, method: str, metric: str, **place: str) -> float:
+    def folds(self, dataset: str, method: str) -> pd.DataFrame:
+        """Return one row per fold of a method in the comparison."""
+        return self.folds_of(Setting(dataset, method), "comparison")
+
+    def ablation(self, fairx: str, key: str) -> pd.DataFrame:
+        """Return one row per fold of a configuration of the ablation."""
+        return self.folds_of(design.ablated("compas-paper", fairx, key), "ablation")
+
+    def sweeps(self, fairx: str) -> list[pd.DataFrame]:
+        """Return one row per fold for every weight of both sweeps."""
+        settings = [
+            design.weighted("compas-paper", fairx, swept, weight)
+            for swept in design.SWEPT
+            for weight in design.WEIGHTS
+        ]
+        return [self.folds_of(setting, "sensitivity") for setting in settings]
+
+    def mean(self, dataset: str, method: str, metric: str) -> float:
         """Return the mean of a metric over folds and seeds; NaN without results."""
-        return float(self.folds(dataset, method, **place)[metric].mean())
+        return float(self.folds(dataset, method)[metric].mean())
 
     def difference(self, dataset: str, method: str, minus: str, metric: str) -> Interval:
         """Return the mean paired difference of two methods over the folds."""
@@ -96,20 +112,12 @@ class Evidence:
         return [method for method, value in rounded.items() if value == min(rounded.values())]
 
     def correlate(self, fairx: str, datasets: Sequence[str], kind: str = "pearson") -> Interval:
-        """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+        """Return a correlation of EO gap and GCIG (raw); undefined with fewer than three folds."""
         points = correlation.points(self.results.frames["comparison"], fairx).dropna()
         points = points[points["dataset"].isin(datasets)]
-        clusters = points.groupby(["dataset", *FOLD_KEYS]).ngroup()
-        if clusters.nunique() < MIN_FOLDS:
+        if len(points[["dataset", *FOLD_KEYS]].drop_duplicates()) < MIN_FOLDS:
             return UNDEFINED
-        statistic = {
-            "pearson": lambda p: coefficient(p[:, :2]),
-            "spearman": lambda p: spearman(p[:, 0], p[:, 1]).r,
-            "partial": lambda p: partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
-            "r_squared": lambda p: coefficient(p[:, :2]) ** 2,
-        }[kind]
-        values = points[[correlation.X, correlation.Y, correlation.GIVEN]]
-        return clustered_bootstrap(values, statistic, clusters=clusters, draws=1000)
+        return correlation.correlate(points, kind)
 
 
 def shown(found: Interval, digits: int = 3) -> str:
@@ -158,8 +166,22 @@ class Finding:
         return cls(ours, holds, "" if holds else doubt)
 
 
-TOO_FEW = Finding("-", None, _FEW)
-MISSING = Finding("-", None, "results are missing")
+class Untestable(Exception):
+    """A claim cannot be tested; the message gives the reason."""
+
+
+def known(found: Interval) -> Interval:
+    """Return an interval that decides a claim; it is `Untestable` if the interval is undefined."""
+    if math.isnan(found.low + found.high):
+        raise Untestable(FEW)
+    return found
+
+
+def known_means(means: Mapping[str, float]) -> Mapping[str, float]:
+    """Return means that decide a claim; it is `Untestable` if one of them is undefined."""
+    if any(map(math.isnan, means.values())):
+        raise Untestable("results are missing")
+    return means
 
 
 @dataclass(frozen=True)
@@ -201,11 +223,18 @@ def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
         asked &= claim.experiment in (*found.request.experiments, *measured)
         if asked and versions:
             relevant = versions if claim.about_fairx else versions[:1]
-            findings = {each: claim.judge(evidence, each) for each in relevant}
+            findings = {each: _judge(claim, evidence, each) for each in relevant}
             if found.request.expected() < MIN_FOLDS and claim.experiment not in measured:
-                findings = {each: replace(own, holds=None, reason=_FEW) for each, own in findings.items()}
+                findings = {each: replace(own, holds=None, reason=FEW) for each, own in findings.items()}
             judged.append(Judged(claim, findings))
     return judged
+
+
+def _judge(claim: Claim, evidence: Evidence, version: str) -> Finding:
+    try:
+        return claim.judge(evidence, version)
+    except Untestable as error:
+        return Finding("-", None, str(error))
 
 
 def table(judged: Sequence[Judged], n_claims: int) -> Table:
@@ -224,15 +253,9 @@ def table(judged: Sequence[Judged], n_claims: int) -> Table:
         rows.append((each.claim.place, each.claim.statement, each.claim.printed, *entries, _reasons(each)))
     results = [text for each in versions for text in (method_label(each), f"{method_label(each)}: verdict")]
     left = n_claims - len(judged)
-    notes = [
-        "Brackets are 95 % intervals: corrected resampled t over the folds for differences and ratios, a "
-        "bootstrap of whole folds for correlations. A claim that does not depend on the version of FairX is "
-        "judged once.",
-        UNRANKED_NOTE,
-        *([f"{left} claims need datasets, methods or experiments that are not in this run."] if left else []),
-    ]
+    words = f"{left} claims need datasets, methods or experiments that are not in this run." if left else ""
     header = ("place", "the paper states", "paper", *results, "reason")
-    return Table(header, rows, caption="The paper's claims, one by one", notes=notes, prose=True)
+    return replace(make_table("claims", header, rows, left_out=words), prose=True)
 
 
 def count_verdicts(judged: Sequence[Judged], version: str) -> dict[str, int]:
@@ -248,8 +271,3 @@ def _reasons(judged: Judged) -> str:
     if len(reasons) == len(judged.findings) and len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))
     return "; ".join(f"{method_label(version)}: {reason}" for version, reason in reasons.items())
-
-
-def are_known(*intervals: Interval) -> bool:
-    """Return whether the intervals that decide a claim are defined."""
-    return not any(math.isnan(each.low + each.high) for each in intervals)

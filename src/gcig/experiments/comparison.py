@@ -1,4 +1,4 @@
-"""Comparison (RQ1): all methods on every dataset alongside the paper's main table, and their trade-offs."""
+"""Comparison (RQ1): all methods on every dataset alongside the paper's, wins, ranks and tests."""
 
 from __future__ import annotations
 
@@ -6,36 +6,37 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark import statistics
+from gcig.benchmark.results import method_label
+from gcig.experiments import paper
 from gcig.experiments.figures import Figure, Panel
-from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, printed, reason
+from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, printed
 from gcig.experiments.settings import (
-    COLLAPSED_NOTE,
-    DEFINITION_NOTE,
     HIGHER_IS_BETTER,
     LABELS,
     Setting,
-    finished,
     fold_test,
     fold_values,
+    make_table,
     means,
-    method_label,
-    ordered,
     spread,
+    texts,
 )
-from gcig.methods.registry import METHODS
+from gcig.metrics.intervals import holm
 from gcig.records import formatting
-from gcig.records.evaluation import UNRANKED_NOTE, is_ranked, measure_range
-from gcig.records.trade_off import pareto_front
-from gcig.report.charts import Series, TradeOff
+from gcig.records.evaluation import is_ranked, measure_range
+from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value, estimate
 
 DATASETS = ("german", "compas-paper", "compas", "adult", "bank")
 PRINTED = ("eo_gap", "f1", "gcig_raw")  # the metrics of the paper's main table
-_GAPS = ("gcig", "eo_gap")
+_COUNTED = ("gcig_raw", "eo_gap", "f1")  # the metrics of the paper's table of wins
+_TESTED = ("gcig_raw", "gcig", "gcig_members", "eo_gap", "f1", "auc")
 MEASURES = (
     *("gcig_raw", "gcig", "gcig_members", "reference_offset", "faithfulness", "attribute_effect"),
     *("auc", "f1", "balanced_accuracy", "log_loss", "eo_gap", "eo_noise_floor", "effective_columns"),
@@ -58,22 +59,14 @@ def main_table(
     for name in datasets:
         columns: list[Sequence[Entry]] = []
         for metric in PRINTED:
-            ours = [spread(_rows(frame, name, m), metric, expected=expected.get(name)) for m in methods]
+            ours = [
+                spread(Setting(name, m).results(frame), metric, expected=expected.get(name)) for m in methods
+            ]
             theirs = [_published(printed(name, m, metric)) for m in methods]
             columns += [_mark_best(ours, metric, methods), theirs]
         rows += [(name, method_label(m), *own) for m, *own in zip(methods, *columns, strict=True)]
     pairs = [text for metric in PRINTED for text in (LABELS[metric], f"{LABELS[metric]}, paper")]
-    return Table(
-        ("dataset", "method", *pairs),
-        rows,
-        caption="Our results next to the paper's",
-        notes=(
-            "Mean and standard deviation over folds and seeds; our best means are bold. The paper's FairX is "
-            "the published algorithm; our own version of it is listed below it, next to the same numbers.",
-            UNRANKED_NOTE,
-            COLLAPSED_NOTE,
-        ),
-    )
+    return make_table("main", ("dataset", "method", *pairs), rows)
 
 
 def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> Table:
@@ -84,43 +77,24 @@ def overview_table(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Seq
     for name in datasets:
         entries: list[Value] = [name]
         for metric in measures:
-            values = _means(frame, name, metric, (PLAIN, *others, FAIRX))
-            ranked = {m: values[m] for m in others if m in values and is_ranked(m, metric)}
+            found = {m: Setting(name, m).mean(frame, metric) for m in others if is_ranked(m, metric)}
+            ranked = {method: mean for method, mean in found.items() if not math.isnan(mean)}
             first = min(ranked, key=lambda method: ranked[method], default=None)
-            plain, own = (formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
+            plain, own = (formatting.number(Setting(name, m).mean(frame, metric)) for m in (PLAIN, FAIRX))
             best = "-"
             if first is not None:  # an EO gap is easily closed by poor decisions: show the F1 with it
-                score = formatting.number(_rows(frame, name, first)["f1"].mean())
+                score = formatting.number(Setting(name, first).mean(frame, "f1"))
                 words = f"{method_label(first)}, F1 {score}" if metric == "eo_gap" else method_label(first)
                 best = f"{formatting.number(ranked[first])} ({words})"
             entries += [plain, best, own]
-        entries.append(formatting.number(_rows(frame, name, FAIRX)["eo_noise_floor"].mean()))
+        entries.append(formatting.number(Setting(name, FAIRX).mean(frame, "eo_noise_floor")))
         for metric in ("auc", "f1"):
-            values = _means(frame, name, metric, (PLAIN, FAIRX))
-            entries.append(
-                " → ".join(formatting.number(values.get(method, math.nan)) for method in (PLAIN, FAIRX))
-            )
+            both = [formatting.number(Setting(name, m).mean(frame, metric)) for m in (PLAIN, FAIRX)]
+            entries.append(" → ".join(both))
         rows.append(tuple(entries))
     triples = [f"{LABELS[m]}: {who}" for m in measures for who in ("plain", "best other", "FairX")]
     header = ("dataset", *triples, "EO gap: chance", "AUC plain → FairX", "F1 plain → FairX")
-    notes = (
-        "GCIG is relative to the mean of each label and group, GCIG, members relative to its members. Hardt "
-        "has no rank in GCIG, because its decisions come from group thresholds that the explained logit does "
-        "not contain. The best other EO gap has the F1 of its method in brackets, to compare with "
-        "the last column. Chance: the EO gap that an exactly fair model shows on folds of this size.",
-    )
-    caption = "FairX, the plain network and the best of the other methods"
-    return Table(header, rows, caption=caption, notes=notes)
-
-
-def _means(frame: pd.DataFrame, dataset: str, metric: str, methods: Sequence[str]) -> dict[str, float]:
-    """Return the means of the methods that have results on a dataset."""
-    values = {method: float(_rows(frame, dataset, method)[metric].mean()) for method in methods}
-    return {method: value for method, value in values.items() if not math.isnan(value)}
-
-
-def _rows(frame: pd.DataFrame, dataset: str, method: str) -> pd.DataFrame:
-    return frame[(frame["dataset"] == dataset) & (frame["method"] == method)]
+    return make_table("overview", header, rows)
 
 
 def tables(
@@ -144,12 +118,11 @@ def tables(
 def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str]) -> dict[str, Figure]:
     """Plot outcome against procedural fairness by method, one panel per dataset."""
     axes = ("eo_gap", "gcig_raw")
-    averages = {metric: means(frame, metric, datasets=datasets, methods=methods) for metric in axes}
     panels = []
     for name in datasets:
         series = []
         for method in methods:
-            ours = tuple(_entry(averages[metric], name, method) for metric in axes)
+            ours = tuple(Setting(name, method).mean(frame, metric) for metric in axes)
             published = [printed(name, method, metric) for metric in axes]
             theirs = tuple(math.nan if each is None else each[0] for each in published)
             drawn = [(p, h) for p, h in ((ours, False), (theirs, True)) if not math.isnan(sum(p))]
@@ -157,15 +130,7 @@ def figures(frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[s
             hollow = [is_printed for _, is_printed in drawn]
             series.append(Series(method_label(method), x, y, hollow=hollow, joined=False))
         panels.append(Panel(name, LABELS[axes[0]], LABELS[axes[1]], series))
-    caption = (
-        "Means over the folds; lower left is better. Outlines are the paper's numbers, if it has the dataset."
-    )
-    return {"comparison": Figure("Outcome and procedural fairness", caption, panels, columns=3)}
-
-
-def _entry(table: pd.DataFrame, row: str, column: str) -> float:
-    value: Any = table.loc[row, column]
-    return float(value)
+    return {"comparison": Figure(**texts()["figures"]["comparison"], panels=panels, columns=3)}
 
 
 def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
@@ -175,39 +140,24 @@ def _measures(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[st
         columns = []
         for metric in MEASURES:
             digits = 1 if metric == "effective_columns" else 3
-            entries = [_estimate(_rows(frame, name, method), metric, n_folds, digits) for method in methods]
+            entries = [
+                _estimate(Setting(name, method).results(frame), metric, n_folds, digits) for method in methods
+            ]
             columns.append(_mark_best(entries, metric, methods) if metric in _RANKED else entries)
         rows += [(name, method_label(m), *own) for m, *own in zip(methods, *columns, strict=True)]
-    return Table(
-        ("dataset", "method", *(LABELS[metric] for metric in MEASURES)),
-        rows,
-        caption="RQ1: every measure with its 95 % interval",
-        notes=(
-            "Means over folds and seeds. Intervals: Nadeau and Bengio's corrected resampled t over the "
-            "folds, after averaging the fits of a fold, cut off at the smallest and the largest possible "
-            "value of a measure. Best means are bold. Hardt has no rank in GCIG, because its decisions "
-            "come from group thresholds that the explained logit does not contain.",
-            "GCIG, members: relative to members of each label and group instead of their mean. Reference "
-            "offset, faithfulness and attribute effect say whether a low GCIG can be trusted; the effect is "
-            "undefined if no column reveals the group or the method has its own decision rule.",
-            "EO gap of a fair model: the average of an exactly fair model with the same rates and cell "
-            "sizes; a gap below it is chance. Effective columns: a model that relies on few columns has a "
-            "low GCIG regardless of its fairness.",
-            DEFINITION_NOTE,
-            *_column_notes(frame, datasets),
-        ),
-    )
+    header = ("dataset", "method", *(LABELS[metric] for metric in MEASURES))
+    return make_table("comparison", header, rows, columns=_column_note(frame, datasets))
 
 
 def _estimate(rows: pd.DataFrame, metric: str, n_folds: int, digits: int) -> Entry:
     values = fold_values(rows, metric)
     if not len(values):
-        return Entry("missing" if not len(finished(rows)) else formatting.UNDEFINED)
+        return Entry("missing" if not len(rows) else formatting.UNDEFINED)
     found = fold_test(values, n_folds=n_folds).difference
     return estimate(found.within(*measure_range(metric)), digits)
 
 
-def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
+def _column_note(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
     """Name the datasets on which FairX uses under half or over twice the plain network's columns."""
     columns = means(frame, "effective_columns", datasets=datasets, methods=(PLAIN, FAIRX))
     changed = [
@@ -216,11 +166,11 @@ def _column_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
         if own < plain / 2 or own > plain * 2
     ]
     if not changed:
-        return []
-    return [
+        return ""
+    return (
         "FairX has fewer than half or more than twice the effective columns of the plain network on "
         f"{', '.join(changed)}: part of the drop in GCIG there comes from a different choice of columns."
-    ]
+    )
 
 
 def _mark_best(entries: Sequence[Entry], metric: str, methods: Sequence[str]) -> list[Entry]:
@@ -245,29 +195,18 @@ def _differences(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence
     """Return the means that differ from the paper's by more than the larger standard deviation."""
     rows: list[tuple[Value, ...]] = []
     compared = 0
-    grouped = finished(frame).groupby(["dataset", "method"])
-    for name in datasets:
-        for metric in PRINTED:
-            for method in methods:
-                theirs = printed(name, method, metric)
-                if theirs is None or (name, method) not in grouped.groups:
-                    continue
-                own = grouped.get_group((name, method))
-                values = own[metric]
-                mean, deviation = float(values.mean()), float(values.std())
-                compared += 1
-                allowed = max(theirs[1], 0.0 if math.isnan(deviation) else deviation)
-                if abs(mean - theirs[0]) > allowed:
-                    why = reason(name, metric, method, _facts(own))
-                    rows.append(
-                        (name, LABELS[metric], method_label(method), mean, theirs[0], mean - theirs[0], why)
-                    )
-    return Table(
-        ("dataset", "metric", "method", "ours", "paper", "difference", "possible reason"),
-        rows,
-        caption="Means that differ from the paper's by more than the larger standard deviation",
-        notes=(f"{len(rows)} of the {compared} means that both have.",),
-    )
+    for name, metric, method in product(datasets, PRINTED, methods):
+        theirs, own = printed(name, method, metric), Setting(name, method).results(frame)
+        if theirs is None or not len(own):
+            continue
+        mean, deviation = float(own[metric].mean()), float(own[metric].std())
+        compared += 1
+        difference, allowed = mean - theirs[0], max(theirs[1], 0.0 if math.isnan(deviation) else deviation)
+        if abs(difference) > allowed:
+            why = paper.reason(name, metric, method, _facts(own))
+            rows.append((name, LABELS[metric], method_label(method), mean, theirs[0], difference, why))
+    header = ("dataset", "metric", "method", "ours", "paper", "difference", "possible reason")
+    return make_table("differences", header, rows, n_different=len(rows), n_compared=compared)
 
 
 def _facts(own: pd.DataFrame) -> dict[str, str]:
@@ -291,77 +230,130 @@ def _pooled(pooled: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             rows.append(
                 (name, LABELS[metric], *(Entry("missing") if v is None else float(v) for v in values))
             )
-    return Table(
-        ("dataset", "metric", *map(method_label, methods)),
+    return make_table("pooled", ("dataset", "metric", *map(method_label, methods)), rows)
+
+
+def significance_tables(
+    frame: pd.DataFrame, *, datasets: Sequence[str], methods: Sequence[str], n_folds: int
+) -> dict[str, Table]:
+    """Return wins, ranks with Friedman's and Nemenyi's tests, and corrected t-tests on each dataset."""
+    made: dict[str, Table] = {}
+    if FAIRX not in methods:
+        return made
+    distinct = [method for method in methods if method != PUBLISHED]  # one FairX, as in the paper
+    made["wins"] = _wins(frame, datasets, methods)
+    if len(distinct) > 2 and len(datasets) > 1:
+        made["ranks"] = _ranks(frame, datasets, distinct)
+    if len(methods) > 1:
+        made["t_tests"] = _t_tests(frame, datasets, methods, n_folds)
+    return made
+
+
+def paired_differences(
+    frame: pd.DataFrame, dataset: str, method: str, metric: str, *, minus: str
+) -> pd.Series[Any]:
+    """Return the differences between the fold values of two methods, on the folds that both have."""
+    ours, theirs = (fold_values(Setting(dataset, each).results(frame), metric) for each in (method, minus))
+    return (ours - theirs).dropna()
+
+
+def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    """Count wins, losses and championships on the paper's datasets with each version of FairX."""
+    in_paper = [name for name in paper.PAPER_DATASETS if name in datasets]
+    versions = [method for method in (PUBLISHED, FAIRX) if method in methods]
+    others = [method for method in methods if method not in versions]
+    rows: list[tuple[Value, ...]] = []
+    for metric in _COUNTED:
+        lower = metric not in HIGHER_IS_BETTER
+        ranked = [method for method in others if is_ranked(method, metric)]
+        counts = [
+            statistics.tally(
+                means(frame, metric, datasets=in_paper, methods=[*ranked, version]).rename(
+                    columns={version: FAIRX}
+                ),
+                against=FAIRX,
+                lower_is_better=lower,
+            )
+            for version in versions
+        ]
+        counts += [
+            paper.printed_tally(metric),
+            statistics.tally(paper.printed_means(metric), against=FAIRX, lower_is_better=lower),
+        ]
+        rows += [
+            (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
+            for m in (*others, FAIRX)
+        ]
+    header = ("metric", "method", *(f"with {method_label(m)}" for m in versions), "paper", "paper, recounted")
+    return make_table("wins", header, rows, datasets=", ".join(in_paper))
+
+
+def _triple(counts: pd.DataFrame, method: str) -> str:
+    if method not in counts.index:
+        return "-"
+    row: Any = counts.loc[method]
+    return f"{row['win']} / {row['loss']} / {row['champion']}"
+
+
+def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    n_blocks = 0
+    for metric in _TESTED:
+        ranked = [method for method in methods if is_ranked(method, metric)]
+        averages = means(frame, metric, datasets=datasets, methods=ranked)
+        lower = metric not in HIGHER_IS_BETTER
+        found = statistics.friedman(averages, lower_is_better=lower)
+        n_blocks = found.n_blocks
+        p_values: Any = statistics.nemenyi(averages, lower_is_better=lower)
+        entries = [
+            _rank(found.mean_ranks.get(m, math.nan), float(p_values.loc[FAIRX, m]), m)
+            if m in ranked
+            else Entry("-")
+            for m in methods
+        ]
+        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value)})"
+        rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
+    critical = statistics.nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
+    return make_table(
+        "ranks",
+        ("metric", "Friedman", *map(method_label, methods)),
         rows,
-        caption="EO gap of the pooled out-of-fold predictions",
-        notes=(
-            "Every row is predicted once, by a model that was not trained on it. One gap over all rows has a "
-            "lower noise floor than the mean of the folds' gaps, which small folds inflate. The paper has no "
-            "such numbers.",
-        ),
+        digits=2,
+        n_blocks=n_blocks,
+        n_methods=len(methods),
+        span=len(methods) - 1,
+        critical=formatting.number(critical, 2),
     )
 
 
-def trade_off_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
-    """Plot the methods of the comparison: means on test rows, one point per method."""
-    points = {name: _trade_offs(frame[frame["dataset"] == name], by=[]) for name in datasets}
-    caption = (
-        "One point per method, means over the folds; upper left is better. Hardt is not shown with GCIG, "
-        "because the logit that is explained does not contain its group thresholds."
-    )
-    return {"trade_off": _trade_off_figure("The price of fair outcomes and fair reasons", caption, points)}
+def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], n_folds: int) -> Table:
+    others = [method for method in methods if method != FAIRX]
+    rows: list[tuple[Value, ...]] = []
+    for name in datasets:
+        for metric in _TESTED:
+            found = [
+                fold_test(paired_differences(frame, name, FAIRX, metric, minus=m), n_folds=n_folds)
+                for m in others
+            ]
+            differences = [test.difference.value for test in found]
+            entries = [
+                Entry("missing")
+                if math.isnan(mean)
+                else Entry(f"{formatting.number(mean)} (p {_p(p)})", mean)
+                for mean, p in zip(differences, holm([test.p_value for test in found]).tolist(), strict=True)
+            ]
+            rows.append((name, LABELS[metric], *entries))
+    header = ("dataset", "metric", *map(method_label, others))
+    smallest = statistics.smallest_wilcoxon_p(n_folds)
+    return make_table("t_tests", header, rows, n_others=len(others), n_folds=n_folds, smallest=smallest)
 
 
-def candidate_figures(frame: pd.DataFrame, *, datasets: Sequence[str]) -> dict[str, Figure]:
-    """Plot every candidate of the grid search: means on the validation rows of the folds."""
-    points = {name: _trade_offs(frame[frame["dataset"] == name], by=["parameters"]) for name in datasets}
-    caption = (
-        "One point per candidate of the grid search, means over the validation rows of the folds; upper left "
-        "is better. Candidates that collapsed in a fold are not on the front."
-    )
-    return {"candidates": _trade_off_figure("Every candidate of every method", caption, points)}
+def _rank(rank: float, p_value: float, method: str) -> Entry:
+    if math.isnan(rank):
+        return Entry("missing")
+    text = formatting.number(rank, 2)
+    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value)})", rank)
 
 
-def _trade_offs(frame: pd.DataFrame, by: list[str]) -> list[TradeOff]:
-    """Return the means of each method, or of each group of its rows with equal values in `by`."""
-    rows = finished(frame)
-    found = []
-    for method in ordered(rows["method"], first=tuple(METHODS)):
-        own = rows[rows["method"] == method]
-        for _, part in own.groupby(by or ["method"], sort=False):
-            auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", *_GAPS))
-            gcig = gcig if is_ranked(method, "gcig") else math.nan
-            words = _describe_parameters(json.loads(part["parameters"].iloc[0]), method) if by else ""
-            collapsed = bool(part["collapsed"].astype(bool).any())
-            found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))
-    return found
-
-
-def _describe_parameters(parameters: Mapping[str, Any], method: str) -> str:
-    searched = METHODS[method].search_space if method in METHODS else parameters
-    return ", ".join(f"{name} {value}" for name, value in parameters.items() if name in searched)
-
-
-def _trade_off_figure(title: str, caption: str, points: Mapping[str, Sequence[TradeOff]]) -> Figure:
-    panels = []
-    for name, own in points.items():
-        for metric in _GAPS:
-            labels = dict.fromkeys(point.series for point in own)
-            series = [_cloud(own, label, metric) for label in labels]
-            title_of_panel = f"{name}: AUC against {LABELS[metric]}"
-            panels.append(Panel(title_of_panel, LABELS[metric], "AUC", series, front=_corners(own, metric)))
-    return Figure(title, caption, panels, columns=4, trade_offs=dict(points), marks_collapsed=True)
-
-
-def _cloud(points: Sequence[TradeOff], label: str, metric: str) -> Series:
-    own = [point for point in points if point.series == label]
-    gaps = [getattr(point, metric) for point in own]
-    return Series(label, gaps, [p.auc for p in own], hollow=[p.collapsed for p in own], joined=False)
-
-
-def _corners(points: Sequence[TradeOff], metric: str) -> list[tuple[float, float]]:
-    """Return the points that no other dominates in AUC and one of the gaps, from left to right."""
-    usable = [p for p in points if not p.collapsed and not math.isnan(p.auc + getattr(p, metric))]
-    flags = pareto_front([(p.auc, -getattr(p, metric)) for p in usable])
-    return sorted({(getattr(p, metric), p.auc) for p, flag in zip(usable, flags, strict=True) if flag})
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else formatting.number(value)

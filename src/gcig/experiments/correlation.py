@@ -1,24 +1,18 @@
 """Correlation (RQ2): the association of outcome and procedural fairness over models and datasets."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from gcig.benchmark.statistics import (
-    clustered_bootstrap,
-    coefficient,
-    linear_fit,
-    partial_correlation,
-    pearson,
-    spearman,
-)
+from gcig.benchmark import statistics
+from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, method_label, ordered
+from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, ordered, texts
 from gcig.methods.registry import METHODS
-from gcig.records import formatting
+from gcig.records import Interval, formatting
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
@@ -63,18 +57,31 @@ def points(frame: pd.DataFrame, fairx: str | None = None) -> pd.DataFrame:
     return kept.groupby(["dataset", "method", *FOLD_KEYS], sort=False)[[X, Y, GIVEN]].mean().reset_index()
 
 
+_STATISTICS: Mapping[str, Callable[[Any], float]] = {  # of points (x, y, given)
+    "pearson": lambda p: statistics.coefficient(p[:, :2]),
+    "spearman": lambda p: statistics.spearman(p[:, 0], p[:, 1]).r,
+    "partial": lambda p: statistics.partial_correlation(p[:, 0], p[:, 1], given=p[:, 2]).r,
+    "r_squared": lambda p: statistics.coefficient(p[:, :2]) ** 2,
+}
+
+
+def correlate(rows: pd.DataFrame, kind: str = "pearson", *, draws: int = 1000) -> Interval:
+    """Return a correlation of EO gap and GCIG (raw), with an interval that resamples whole folds."""
+    rows = rows.dropna(subset=[X, Y])
+    clusters = rows.groupby(["dataset", *FOLD_KEYS]).ngroup()
+    return statistics.clustered_bootstrap(
+        rows[[X, Y, GIVEN]], _STATISTICS[kind], clusters=clusters, draws=draws
+    )
+
+
 def associate(rows: pd.DataFrame, *, draws: int = 2000) -> dict[str, Any]:
     """Compute all measures of association of EO gap and GCIG over some trials."""
-    fit = linear_fit(rows[X], rows[Y])
-    known = rows.dropna(subset=[X, Y])
-    clusters = known.groupby(["dataset", *FOLD_KEYS]).ngroup()
-    interval = clustered_bootstrap(known[[X, Y]], coefficient, clusters=clusters, draws=draws)
     return {
-        "pearson": pearson(rows[X], rows[Y]),
-        "spearman": spearman(rows[X], rows[Y]),
-        "partial": partial_correlation(rows[X], rows[Y], given=rows[GIVEN]),
-        "fit": fit,
-        "interval": interval,
+        "pearson": statistics.pearson(rows[X], rows[Y]),
+        "spearman": statistics.spearman(rows[X], rows[Y]),
+        "partial": statistics.partial_correlation(rows[X], rows[Y], given=rows[GIVEN]),
+        "fit": statistics.linear_fit(rows[X], rows[Y]),
+        "interval": correlate(rows, draws=draws),
     }
 
 
@@ -96,32 +103,11 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
         )
         line = _line(fit.intercept, fit.slope)
         fitted.append((name, line, fit.r_squared, theirs["r_squared"], given, theirs["partial"]))
+    header = ("trials", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper")
+    fit_header = ("trials", "fit: GCIG (raw) =", "R²", "R², paper", "partial, given F1", "partial, paper")
     return {
-        "correlation": Table(
-            ("trials", "n", "Pearson", "95 % interval", "Pearson, paper", "Spearman", "Spearman, paper"),
-            plain,
-            caption="RQ2: EO gap and GCIG (raw) over models, folds and datasets",
-            notes=(
-                "p-values in brackets treat all trials as independent, as the paper does. They are not: "
-                "methods on one fold share rows. The interval comes from a bootstrap that resamples whole "
-                "(dataset, fold) clusters.",
-                "Pooling datasets mixes differences between datasets into the correlation; 'within datasets' "
-                "first subtracts every dataset's means. No interval covers the choice of the datasets "
-                "themselves.",
-                "FairX is the published algorithm if it was run; the other version is left out. Several fits "
-                "of a fold are averaged.",
-                "Differences from the paper follow from those in the main table.",
-            ),
-        ),
-        "linear_fit": Table(
-            ("trials", "fit: GCIG (raw) =", "R²", "R², paper", "partial, given F1", "partial, paper"),
-            fitted,
-            caption="RQ2: the linear fit, and the correlation given F1",
-            notes=(
-                "The paper's partial correlation equals its plain correlation to three digits, which is "
-                "listed among its contradictions. It does not print the coefficients of its fit.",
-            ),
-        ),
+        "correlation": make_table("correlation", header, plain),
+        "linear_fit": make_table("linear_fit", fit_header, fitted),
     }
 
 
@@ -130,7 +116,7 @@ def answer(frame: pd.DataFrame) -> str:
     found = populations(frame)
     if POOLED not in found:
         return ""
-    pooled, within = (pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
+    pooled, within = (statistics.pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
     theirs = float(paper()["correlation"]["pearson"]["r"])
     sign = "the same sign as" if pooled * theirs > 0 else "the opposite sign of"
     return (
@@ -150,11 +136,11 @@ def figures(frame: pd.DataFrame) -> dict[str, Figure]:
     ]
     names = ordered(rows["dataset"], first=POPULATIONS["all datasets"])
     single = [_panel(name, rows[rows["dataset"] == name], by="method") for name in names]
-    caption = "One point per method and fold. Lines are least-squares fits."
-    title = "EO gap and GCIG (raw) over all methods and datasets"
+    drawn = {"correlation": (pooled, 2), "correlation_datasets": (single, 3)}
     return {
-        **({"correlation": Figure(title, caption, pooled)} if pooled else {}),
-        "correlation_datasets": Figure("EO gap and GCIG (raw) on each dataset", caption, single, columns=3),
+        name: Figure(**texts()["figures"][name], panels=panels, columns=columns)
+        for name, (panels, columns) in drawn.items()
+        if panels or name != "correlation"
     }
 
 
@@ -165,7 +151,7 @@ def _panel(title: str, rows: pd.DataFrame, *, by: str) -> Panel:
         part = rows[rows[by] == name].dropna(subset=[X, Y])
         label = method_label(name) if by == "method" else name
         series.append(Series(label, tuple(part[X]), tuple(part[Y]), joined=False))
-    fit = linear_fit(rows[X], rows[Y])
+    fit = statistics.linear_fit(rows[X], rows[Y])
     line = None if math.isnan(fit.slope) else (fit.intercept, fit.slope)
     return Panel(title, LABELS[X], LABELS[Y], series, fit=line)
 

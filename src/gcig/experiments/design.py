@@ -6,117 +6,89 @@ reduces the weights if AUC drops on the held-out part of the training rows.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
-from gcig.experiments.settings import (
-    COLLAPSED_NOTE,
-    DEFINITION_NOTE,
-    LABELS,
-    Experiment,
-    Setting,
-    finished,
-    method_label,
-    select_setting,
-    spreads,
-)
+from gcig.experiments.settings import LABELS, Experiment, Line, Setting, finished, line_rows, make_table
 from gcig.records import formatting
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
 VERSIONS = (PUBLISHED, FAIRX)
-_WEIGHTS = ("lambda_ig", "lambda_fair")
+SWEPT = ("lambda_ig", "lambda_fair")  # the weights
 
 # Ablation: key -> the paper's name, and the weights that are kept
 CONFIGURATIONS = {
     "prediction": ("Prediction only", ()),
     "prediction+eo": ("Prediction + EO", ("lambda_fair",)),
     "prediction+gcig": ("Prediction + GCIG", ("lambda_ig",)),
-    "full": ("Full model", _WEIGHTS),
+    "full": ("Full model", SWEPT),
 }
 _PRINTED = ("auc", "f1", "eo_gap", "gcig_raw")
 _NOT_PRINTED = ("gcig", "gcig_members", "eo_noise_floor")
 
 
-def ablation_variant(key: str) -> str:
-    """Return the variant of a configuration; the full model shares its trials with the comparison."""
-    return "" if key == "full" else f"ablation {key}"
+def ablated(dataset: str, method: str, key: str) -> Setting:
+    """Return a configuration of the ablation; the full model shares its trials with the comparison."""
+    removed = {weight: 0.0 for weight in SWEPT if weight not in CONFIGURATIONS[key][1]}
+    return Setting(dataset, method, removed, f"ablation {key}" if removed else "")
 
 
-def ablation_settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
+def _ablation_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Line]:
     """Return both versions of FairX with the chosen weights, each either kept or set to zero."""
-    found = []
-    for name in datasets:
-        for method in _versions(methods):
-            for key, (_, kept) in CONFIGURATIONS.items():
-                removed: dict[str, Any] = {weight: 0.0 for weight in _WEIGHTS if weight not in kept}
-                found.append(Setting(name, method, removed, ablation_variant(key)))
-    return found
+    return [
+        (ablated(name, method, key), (label,))
+        for name in datasets
+        for method in _versions(methods)
+        for key, (label, _) in CONFIGURATIONS.items()
+    ]
 
 
-def ablation_table(
+def _ablation_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
 ) -> Table:
     """Return one row per configuration with the change of GCIG in percent, and the paper's rows."""
-    published = paper()["ablation"]["values"]
+    metrics = (*_PRINTED, *_NOT_PRINTED)
     rows: list[tuple[Value, ...]] = []
-    versions = _versions(methods)
     for name in datasets:
-        if name == "compas-paper" and versions:
-            for key, (label, _) in CONFIGURATIONS.items():
-                theirs = published[key]
+        if name == "compas-paper" and _versions(methods):
+            for key, theirs in paper()["ablation"]["values"].items():
                 change = Entry("") if theirs["change"] is None else _percent(theirs["change"])
                 absent = [Entry("-")] * len(_NOT_PRINTED)
+                label = CONFIGURATIONS[key][0]
                 rows.append((name, "the paper", label, *(theirs[m] for m in _PRINTED), *absent, change))
-        for method in versions:
-            plain = _mean_gcig(select_setting(frame, name, ablation_variant("prediction"), method))
-            for key, (label, _) in CONFIGURATIONS.items():
-                own = select_setting(frame, name, ablation_variant(key), method)
-                entries = spreads(own, (*_PRINTED, *_NOT_PRINTED), expected=expected)
-                change = Entry("") if key == "prediction" else _percent(100 * (_mean_gcig(own) / plain - 1))
-                rows.append((name, method_label(method), label, *entries, change))
-    names = [LABELS[metric] for metric in (*_PRINTED, *_NOT_PRINTED)]
-    return Table(
-        ("dataset", "method", "configuration", *names, "change of GCIG (raw)"),
-        rows,
-        caption="Ablation: the effect of each term",
-        notes=(
-            "Changes are relative to Prediction only. Ours use the weights that tuning chose in each "
-            "fold; the paper does not name its own.",
-            *_plain_notes(frame, datasets),
-            "The paper's AUC of 0.800 for Prediction + EO comes with the same F1 as the other rows; it "
-            "is listed among the contradictions.",
-            DEFINITION_NOTE,
-            COLLAPSED_NOTE,
-        ),
-    )
+        for method in _versions(methods):
+            lines = _ablation_lines([name], [method])
+            plain, *others = (setting.mean(frame, "gcig_raw") for setting, _ in lines)
+            changes = [Entry(""), *(_percent(100 * (other / plain - 1)) for other in others)]
+            own = line_rows(frame, lines, metrics, expected)
+            rows += [(*row, change) for row, change in zip(own, changes, strict=True)]
+    names = [LABELS[metric] for metric in metrics]
+    header = ("dataset", "method", "configuration", *names, "change of GCIG (raw)")
+    return make_table("ablation", header, rows, plain=_plain_note(frame, datasets))
 
 
-def _plain_notes(frame: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
+def _plain_note(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
     """Compare our plain GCIG with the two values that the paper prints for the same model."""
     theirs = printed("compas-paper", "unconstrained", "gcig_raw")
     if theirs is None or "compas-paper" not in datasets:
-        return []
-    ours = _mean_gcig(select_setting(frame, "compas-paper", ablation_variant("prediction"), PUBLISHED))
+        return ""
+    ours = ablated("compas-paper", PUBLISHED, "prediction").mean(frame, "gcig_raw")
     in_ablation = paper()["ablation"]["values"]["prediction"]["gcig_raw"]
-    return [
+    return (
         f"Prediction only on compas-paper has a GCIG (raw) of {formatting.number(ours)} in this run, "
         f"{formatting.number(theirs[0])} in the paper's main table and {formatting.number(in_ablation)} in "
         "its ablation. The two printed values contradict each other; changes in percent cannot be compared."
-    ]
+    )
 
 
 def _versions(methods: Sequence[str]) -> list[str]:
     return [version for version in VERSIONS if version in methods]
-
-
-def _mean_gcig(rows: pd.DataFrame) -> float:
-    return float(finished(rows)["gcig_raw"].mean()) if len(rows) else math.nan
 
 
 def _percent(value: float) -> Entry:
@@ -126,56 +98,39 @@ def _percent(value: float) -> Entry:
     return Entry(f"{sign}{formatting.number(value, 0)} %", value)
 
 
-ABLATION = Experiment(("compas-paper",), ablation_settings, ablation_table)
+ABLATION = Experiment(("compas-paper",), _ablation_lines, _ablation_table)
 
 # Sensitivity: each weight in turn, with the other at FIXED
 WEIGHTS: tuple[float, ...] = tuple(paper()["sensitivity"]["weights"])
 FIXED: float = paper()["sensitivity"]["fixed"]
-SWEPT = _WEIGHTS
 _SWEPT_METRICS = (*_PRINTED, "gcig", "gcig_members", "eo_noise_floor", "effective_columns")
 
 
-def sensitivity_variant(swept: str, weight: float) -> str:
-    """Return the variant of a weight; the two sweeps share the setting with both weights at 1."""
-    values = _swept_weights(swept, weight)
-    return f"sensitivity lambda_ig={values['lambda_ig']:g} lambda_fair={values['lambda_fair']:g}"
+def weighted(dataset: str, method: str, swept: str, weight: float) -> Setting:
+    """Return a setting of the sweep over a weight; the two sweeps share the one with both weights at 1."""
+    values = {name: weight if name == swept else FIXED for name in SWEPT}
+    variant = " ".join(f"{name}={value:g}" for name, value in values.items())
+    return Setting(dataset, method, values, f"sensitivity {variant}")
 
 
-def sensitivity_settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
+def _sensitivity_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Line]:
     """Return both sweeps of both versions, with the other parameters as chosen."""
-    found = {
-        (name, method, sensitivity_variant(swept, weight)): _swept_weights(swept, weight)
+    return [
+        (weighted(name, method, swept, weight), (swept, Entry(f"{weight:g}", weight)))
         for name in datasets
         for method in _versions(methods)
         for swept in SWEPT
         for weight in WEIGHTS
-    }
-    return [Setting(name, method, weights, variant) for (name, method, variant), weights in found.items()]
+    ]
 
 
-def sensitivity_table(
+def _sensitivity_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
 ) -> Table:
     """Return one row per dataset, method and weight."""
-    rows: list[tuple[Value, ...]] = []
-    for name in datasets:
-        for method in _versions(methods):
-            for swept in SWEPT:
-                for weight in WEIGHTS:
-                    own = select_setting(frame, name, sensitivity_variant(swept, weight), method)
-                    entries = spreads(own, _SWEPT_METRICS, expected=expected)
-                    rows.append((name, method_label(method), swept, Entry(f"{weight:g}", weight), *entries))
-    return Table(
-        ("dataset", "method", "swept", "weight", *(LABELS[m] for m in _SWEPT_METRICS)),
-        rows,
-        caption=f"Sensitivity to each weight, with the other at {FIXED:g}",
-        notes=(
-            "The paper shows this as a figure whose file is not in its source, and calls the result "
-            "robust; there are no values to compare with.",
-            DEFINITION_NOTE,
-            COLLAPSED_NOTE,
-        ),
-    )
+    rows = line_rows(frame, _sensitivity_lines(datasets, methods), _SWEPT_METRICS, expected)
+    header = ("dataset", "method", "swept", "weight", *(LABELS[metric] for metric in _SWEPT_METRICS))
+    return make_table("sensitivity", header, rows, fixed=FIXED)
 
 
 def sensitivity_figures(
@@ -209,125 +164,68 @@ def describe_collapse(frame: pd.DataFrame) -> str:
     """Describe how many folds collapse as published with both weights at 1."""
     counts = []
     for name in SENSITIVITY.datasets:
-        own = finished(select_setting(frame, name, sensitivity_variant(SWEPT[0], FIXED), PUBLISHED))
+        own = weighted(name, PUBLISHED, SWEPT[0], FIXED).results(frame)
         if len(own):
             collapsed = int(own["collapsed"].astype(bool).sum())
             counts.append(f"{collapsed} of {len(own)} folds of {name} collapse")
     return ", ".join(counts) or "not run here"
 
 
-def _swept_weights(swept: str, weight: float) -> dict[str, float]:
-    return {name: weight if name == swept else FIXED for name in SWEPT}
-
-
 def _curve(frame: pd.DataFrame, dataset: str, swept: str, method: str, metric: str) -> Series:
-    x, y, low, high, collapsed = [], [], [], [], []
-    for weight in WEIGHTS:
-        own = finished(select_setting(frame, dataset, sensitivity_variant(swept, weight), method))
-        if not len(own):
-            continue
-        mean = float(own[metric].mean())
-        deviation = float(own[metric].std(ddof=1)) if len(own) > 1 else 0.0
-        x.append(weight)
-        y.append(mean)
-        low.append(mean - deviation)
-        high.append(mean + deviation)
-        collapsed.append(bool(own["collapsed"].astype(bool).any()))
-    return Series(method_label(method), x, y, low, high, collapsed)
+    results = {weight: weighted(dataset, method, swept, weight).results(frame) for weight in WEIGHTS}
+    results = {weight: own for weight, own in results.items() if len(own)}
+    means = [float(own[metric].mean()) for own in results.values()]
+    spreads = [float(own[metric].std(ddof=1)) if len(own) > 1 else 0.0 for own in results.values()]
+    return Series(
+        method_label(method),
+        list(results),
+        means,
+        [mean - spread for mean, spread in zip(means, spreads, strict=True)],
+        [mean + spread for mean, spread in zip(means, spreads, strict=True)],
+        [bool(own["collapsed"].astype(bool).any()) for own in results.values()],
+    )
 
 
-SENSITIVITY = Experiment(("compas-paper",), sensitivity_settings, sensitivity_table, folds=2)
+SENSITIVITY = Experiment(("compas-paper",), _sensitivity_lines, _sensitivity_table, folds=2)
 
-
-@dataclass(frozen=True)
-class Choice:
-    """A change of one aspect of a method's training."""
-
-    method: str
-    aspect: str
-    label: str
-    changes: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def variant(self) -> str:
-        """The variant of its trials; the default shares its trials with the comparison."""
-        words = " ".join(f"{name}={value}" for name, value in sorted(self.changes.items()))
-        return f"design {words}" if words else ""
-
-
-def _definition(**changes: Any) -> dict[str, Any]:
-    """Return FairX's default definition with some changes, as JSON values."""
-    return {"definition": {"rows": 0.25, **changes}}
-
-
-CHOICES = (
-    Choice(PUBLISHED, "activation", "ReLU (default)"),
-    Choice(PUBLISHED, "activation", "SiLU", {"activation": "silu"}),
-    Choice(PUBLISHED, "T", "8", {"definition": {"rule": "right", "n_steps": 8}}),
-    Choice(PUBLISHED, "T", "16 (default)"),
-    Choice(FAIRX, "rule and T", "automatic (default)"),
-    Choice(FAIRX, "rule and T", "right, T = 16 (paper)", _definition(rule="right", n_steps=16)),
-    Choice(FAIRX, "norm", "l1 (default; Algorithm 1)"),
-    Choice(FAIRX, "norm", "l2 (the paper's text)", _definition(norm="l2")),
-    Choice(FAIRX, "rows explained", "a quarter of each batch (default)"),
-    Choice(FAIRX, "rows explained", "all (paper)", _definition(rows=1.0)),
-    Choice(FAIRX, "EMA rate", "0.05 (default)"),
-    Choice(FAIRX, "EMA rate", "1 (the batch alone)", {"ema_rate": 1.0}),
-    Choice(FAIRX, "held-out rows", "15 % (default)"),
-    Choice(FAIRX, "held-out rows", "none", {"early_stopping": False}),
-)
+# Design choices: method, aspect, the label of what is chosen, and the changed parameters
+CHOICES: Sequence[Mapping[str, Any]] = paper()["design_choices"]
 _CHOICE_METRICS = (
     *("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "gcig_l2"),
     *("eo_noise_floor", "effective_columns", "completeness", "fit_seconds"),
 )
 
 
-def choice_settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
-    """Return every choice with the other parameters as tuned; the defaults appear once."""
-    found = {
-        (name, choice.method, choice.variant): Setting(name, choice.method, choice.changes, choice.variant)
-        for name in datasets
-        for choice in CHOICES
-        if choice.method in methods
-    }
-    return list(found.values())
+def _choice_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Line]:
+    """Return every choice with the other parameters as tuned; defaults share their trials with RQ1."""
+    found: list[Line] = []
+    for name in datasets:
+        for choice in CHOICES:
+            changes = choice.get("changes", {})
+            words = " ".join(f"{key}={value}" for key, value in sorted(changes.items()))
+            setting = Setting(name, choice["method"], changes, f"design {words}" if words else "")
+            found += [(setting, (choice["aspect"], choice["label"]))] if choice["method"] in methods else []
+    return found
 
 
-def choice_table(
+def _choice_table(
     frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int
 ) -> Table:
     """Return one row per dataset and choice."""
-    rows: list[tuple[Value, ...]] = []
-    for name in datasets:
-        for choice in CHOICES:
-            if choice.method in methods:
-                own = select_setting(frame, name, choice.variant, choice.method)
-                entries = spreads(own, _CHOICE_METRICS, expected=expected)
-                rows.append((name, method_label(choice.method), choice.aspect, choice.label, *entries))
-    return Table(
-        ("dataset", "method", "aspect", "setting", *(LABELS[metric] for metric in _CHOICE_METRICS)),
-        rows,
-        caption="Design choices in training, one changed at a time",
-        notes=(
-            "GCIG is measured in the same way in every row, with the automatic rule; only training "
-            f"changes.{_compare_norms(frame)}",
-            DEFINITION_NOTE,
-            COLLAPSED_NOTE,
-        ),
-    )
+    rows = line_rows(frame, _choice_lines(datasets, methods), _CHOICE_METRICS, expected)
+    header = ("dataset", "method", "aspect", "setting", *(LABELS[metric] for metric in _CHOICE_METRICS))
+    return make_table("design_choices", header, rows, norms=_compare_norms(frame))
 
 
 def describe_activation(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
     """Describe what SiLU changes in the published algorithm; empty without results."""
     parts = []
     for name in datasets:
-        relu, silu = (
-            finished(select_setting(frame, name, choice.variant, PUBLISHED)) for choice in CHOICES[:2]
-        )
-        if len(relu) and len(silu):
+        (relu, _), (silu, _), *_ = _choice_lines([name], [PUBLISHED])
+        if len(relu.results(frame)) and len(silu.results(frame)):
             figures = [
-                f"{LABELS[metric]} {formatting.number(float(relu[metric].mean()))} to "
-                f"{formatting.number(float(silu[metric].mean()))}"
+                f"{LABELS[metric]} {formatting.number(relu.mean(frame, metric))} to "
+                f"{formatting.number(silu.mean(frame, metric))}"
                 for metric in ("gcig_raw", "auc", "eo_gap")
             ]
             parts.append(f"{name}: {', '.join(figures)}")
@@ -348,4 +246,4 @@ def _compare_norms(frame: pd.DataFrame) -> str:
     return f" With l2 the same models have {formatting.number(ratio, 1)} times the GCIG."
 
 
-DESIGN_CHOICES = Experiment(("compas",), choice_settings, choice_table, folds=2)
+DESIGN_CHOICES = Experiment(("compas",), _choice_lines, _choice_table, folds=2)

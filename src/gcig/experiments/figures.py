@@ -6,13 +6,20 @@ Equal figures give equal bytes: there is no date, and ids come from a fixed salt
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
 
 from gcig._validation import InputError
-from gcig.report.charts import Series, TradeOff
+from gcig.benchmark.results import method_label
+from gcig.experiments.settings import finished, ordered, texts
+from gcig.methods.registry import METHODS
+from gcig.records.evaluation import is_ranked
+from gcig.report.charts import Measure, Series, TradeOff, front_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,6 +75,55 @@ class Figure:
         """Return title and caption; ``collapsed`` describes the mark of collapsed models."""
         marks = f" Points with a collapsed model are {collapsed}." if self.marks_collapsed else ""
         return f"{self.title}. {self.caption}{marks}"
+
+
+def trade_off_figures(
+    name: Literal["trade_off", "candidates"], frame: pd.DataFrame, datasets: Sequence[str]
+) -> dict[str, Figure]:
+    """Plot AUC against GCIG and the EO gap, as means over folds: one point per method or per candidate."""
+    points = {
+        dataset: _trade_offs(frame[frame["dataset"] == dataset], candidates=name == "candidates")
+        for dataset in datasets
+    }
+    measures: tuple[Measure, ...] = ("GCIG", "EO gap")
+    panels = [
+        Panel(
+            f"{dataset}: AUC against {measure}",
+            measure,
+            "AUC",
+            [_cloud(own, label, measure) for label in dict.fromkeys(point.series for point in own)],
+            front=sorted(set(front_line(own, measure))),
+        )
+        for dataset, own in points.items()
+        for measure in measures
+    ]
+    return {
+        name: Figure(
+            **texts()["figures"][name], panels=panels, columns=4, trade_offs=points, marks_collapsed=True
+        )
+    }
+
+
+def _cloud(points: Sequence[TradeOff], label: str, measure: Measure) -> Series:
+    own = [point for point in points if point.series == label]
+    gaps, hollow = [point.gap(measure) for point in own], [point.collapsed for point in own]
+    return Series(label, gaps, [point.auc for point in own], hollow=hollow, joined=False)
+
+
+def _trade_offs(frame: pd.DataFrame, *, candidates: bool) -> list[TradeOff]:
+    rows = finished(frame)
+    found = []
+    for method in ordered(rows["method"], first=tuple(METHODS)):
+        own = rows[rows["method"] == method]
+        for _, part in own.groupby("parameters" if candidates else "method", sort=False):
+            auc, gcig, gap = (float(part[metric].mean()) for metric in ("auc", "gcig", "eo_gap"))
+            gcig = gcig if is_ranked(method, "gcig") else math.nan
+            parameters = json.loads(part["parameters"].iloc[0]) if candidates else {}
+            searched = METHODS[method].search_space if method in METHODS else parameters
+            words = ", ".join(f"{key} {value}" for key, value in parameters.items() if key in searched)
+            collapsed = bool(part["collapsed"].astype(bool).any())
+            found.append(TradeOff(method_label(method), auc, gcig, gap, words, collapsed))
+    return found
 
 
 def draw(figure: Figure, format: str = "svg") -> bytes:

@@ -17,6 +17,7 @@ from gcig.core.definition import Definition
 from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.data.encoding import TableEncoder
 from gcig.experiments.paper import PUBLISHED, paper
+from gcig.experiments.settings import make_table
 from gcig.methods.registry import METHODS
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
@@ -51,7 +52,7 @@ def size_table(sizes: Sequence[Mapping[str, Any]]) -> Table:
         *("dataset", "target", "group", "rows", "rows, paper", "columns", "encoded columns"),
         *("features, paper", "why they differ"),
     )
-    return Table(header, rows, caption="Datasets: ours and the paper's")
+    return make_table("datasets", header, rows)
 
 
 GROUPS = (2, 7)
@@ -114,31 +115,17 @@ def measure_cost(
 def cost_table(measured: Sequence[Mapping[str, Any]]) -> Table:
     """Return ratios by rule and number of groups, alongside the paper's statements."""
     by = {(row["rule"], row["groups"]): row for row in measured}
-    claims = paper()["cost"]["claims"]
     rows: list[tuple[Value, ...]] = []
     for steps in STEPS if measured else ():
         entries = [_ratio(by.get((rule_name(steps), n))) for n in GROUPS]
-        growth = entries[-1].value / entries[0].value
-        rows.append((rule_name(steps), *entries, growth, f"{steps}", "1"))
-    return Table(
-        (
-            "rule",
-            *(f"{n} groups: times plain training" for n in GROUPS),
-            f"{GROUPS[-1]} over {GROUPS[0]} groups",
-            "paper: times plain training",
-            f"paper: {GROUPS[-1]} over {GROUPS[0]} groups",
-        ),
-        rows,
-        caption="Cost of training with the GCIG term",
-        notes=(
-            f"The paper: '{claims['steps']}', and '{claims['groups']}'.",
-            "Median over rounds in one process, with the smallest and the largest ratio. "
-            "All steps and groups of a batch are explained in one pass; the paper's own code may be "
-            "slower. More groups mean more rows to explain, and the cost grows with them. `make bench` "
-            "measures our default rule, which is cheaper.",
-        ),
-        digits=1,
+        times = entries[-1].value / entries[0].value
+        rows.append((rule_name(steps), *entries, times, f"{steps}", "1"))
+    growth = f"{GROUPS[-1]} over {GROUPS[0]} groups"
+    header = (
+        *("rule", *(f"{n} groups: times plain training" for n in GROUPS), growth),
+        *("paper: times plain training", f"paper: {growth}"),
     )
+    return make_table("cost", header, rows, digits=1, **paper()["cost"]["claims"])
 
 
 def _time_in_turn(fits: Mapping[Any, Callable[[], None]], rounds: int) -> dict[Any, list[float]]:

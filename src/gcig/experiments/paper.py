@@ -1,4 +1,4 @@
-"""The paper's numbers and claims as printed, the reasons why ours may differ, and its contradictions.
+"""The paper's numbers and claims as printed, other readings of it, and reasons why our numbers may differ.
 
 The paper measures GCIG on encoded columns as they are; its values are therefore filed under ``gcig_raw``.
 """

@@ -8,23 +8,10 @@ from typing import Any
 from gcig.benchmark.backends import Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim
-from gcig.experiments import measurements
+from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim, write_json
+from gcig.experiments import measurements, run_folder
 from gcig.experiments.paper import PUBLISHED
 from gcig.experiments.rendering import render
-from gcig.experiments.run_folder import (
-    MEASURED,
-    Parameters,
-    Request,
-    add_parameters,
-    add_request,
-    choose_parameters,
-    collect,
-    read_request,
-    write_json,
-)
-
-KIND = "reproduction"
 
 
 def reproduce(
@@ -51,7 +38,7 @@ def reproduce(
     only this call. The options are those of ``gcig reproduce`` and `gcig.compare`; `parameters` are set in
     every method that has them.
     """
-    request = Request.of(
+    request = run_folder.Request.of(
         datasets=datasets, methods=methods, folds=folds, seeds=seeds, tuning=tuning, quick=quick
     )
     folder = Path(out)
@@ -59,7 +46,7 @@ def reproduce(
     place = make_backend(backend, jobs=jobs, address=address)
     parameters = {**(parameters or {}), **device_parameters(device, place)}
     configuration = {
-        "kind": KIND,
+        "kind": "reproduction",
         "folds": request.n_folds,
         "tuning": request.tuning,
         "quick": request.quick,
@@ -68,10 +55,10 @@ def reproduce(
     store = RunStore.open(
         folder, tables=tables.values(), configuration=configuration, methods=request.methods
     )
-    add_request(folder, request)
+    run_folder.add_request(folder, request)
     running: dict[str, Any] = {"backend": place, "progress": progress, "retry_failed": retry_failed}
-    chosen = choose_parameters(request, tables, store, overrides=parameters, **running)
-    add_parameters(folder, chosen)
+    chosen = run_folder.choose_parameters(request, tables, store, overrides=parameters, **running)
+    run_folder.add_parameters(folder, chosen)
     trials = dict.fromkeys(trial for own in chosen.trials(request, tables).values() for trial in own)
     run_trials(list(trials), tables.values(), store, shard=shard, **running)
     if PUBLISHED in request.methods and not request.quick and (shard is None or shard[0] == 1):
@@ -87,16 +74,18 @@ def report(run: str | Path) -> Path:
     """
     folder = Path(run)
     if (folder / TRIALS).is_dir():
-        request = read_request(folder)
+        request = run_folder.read_request(folder)
         tables = request.load_tables()
-        collect(RunStore(folder), Parameters.read(folder).trials(request, tables), folder)
-        write_json(folder / MEASURED / "datasets.json", measurements.measure_sizes(request.datasets))
+        trials = run_folder.Parameters.read(folder).trials(request, tables)
+        run_folder.collect(RunStore(folder), trials, folder)
+        sizes = measurements.measure_sizes(request.datasets)
+        write_json(folder / run_folder.MEASURED / "datasets.json", sizes)
     return render(folder)
 
 
 def measure_once(folder: Path, name: str, measure: Callable[[], list[dict[str, Any]]]) -> None:
     """Measure and store rows unless they exist; wait if another process is measuring them."""
-    file = folder / MEASURED / f"{name}.json"
+    file = folder / run_folder.MEASURED / f"{name}.json"
     with exclusive_claim(folder / "claims" / name, patience=math.inf):
         if not file.is_file():
             write_json(file, measure())

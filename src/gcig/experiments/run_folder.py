@@ -15,7 +15,7 @@ import pandas as pd
 
 from gcig._validation import InputError
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
-from gcig.benchmark.store import RunError, RunStore, exclusive_claim, write_file, write_provenance
+from gcig.benchmark.store import RunError, RunStore, exclusive_claim, provenance, write_file, write_json
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
 from gcig.benchmark.tuning import TUNING, search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
@@ -188,10 +188,6 @@ class Parameters:
         chosen = {_fold_key(**each): each for each in (*self.chosen, *later.chosen)}
         return Parameters({**self.common, **later.common}, list(chosen.values()))
 
-    def write(self, folder: Path) -> None:
-        """Write the parameters into the folder of the results."""
-        write_json(folder / CHOSEN, {"common": self.common, "chosen": list(self.chosen)})
-
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the parameters from a folder; there are none if tuning is not finished."""
@@ -231,19 +227,14 @@ def _search(
     request: Request, tables: Mapping[str, Table], common: Mapping[str, Mapping[str, Any]]
 ) -> list[Trial]:
     """Return the trials that choose the parameters."""
-    return [
-        trial
-        for name in request.datasets
-        for method in request.methods
-        for trial in search_trials(
-            [tables[name]],
-            [method],
-            tuning=request.tuning,
-            n_folds=request.n_folds,
-            seeds=request.seeds if request.tuning == "nested" else (0,),  # one split for all partitions
-            common=common.get(method, {}),
-        )
-    ]
+    return search_trials(
+        [tables[name] for name in request.datasets],
+        request.methods,
+        tuning=request.tuning,
+        n_folds=request.n_folds,
+        seeds=request.seeds if request.tuning == "nested" else (0,),  # one split for all partitions
+        common={name: value for own in common.values() for name, value in own.items()},
+    )
 
 
 def _fold_key(dataset: str, method: str, seed: int | None, fold: int | None, **_: Any) -> tuple[Any, ...]:
@@ -275,7 +266,7 @@ def collect(store: RunStore, trials: Mapping[str, Iterable[Trial]], out: Path) -
         if name == "comparison":
             metrics = pooled([result for result in results if result.predictions])
             write_file(out / POOLED, csv_text(metrics))
-    write_provenance(out / PROVENANCE, done, store.manifest)
+    write_json(out / PROVENANCE, provenance(done, store.manifest))
 
 
 def add_request(out: Path, request: Request) -> None:
@@ -288,7 +279,8 @@ def add_request(out: Path, request: Request) -> None:
 def add_parameters(out: Path, chosen: Parameters) -> None:
     """Add parameters to those in the folder."""
     with exclusive_claim(out / "claims" / "parameters"):
-        Parameters.read(out).union(chosen).write(out)
+        whole = Parameters.read(out).union(chosen)
+        write_json(out / CHOSEN, {"common": whole.common, "chosen": list(whole.chosen)})
 
 
 def read_request(out: Path) -> Request:
@@ -318,11 +310,6 @@ def read(out: Path) -> Results:
         provenance=_json(out / PROVENANCE, {}),
         parameters=Parameters.read(out),
     )
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write plain values as JSON, atomically."""
-    write_file(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def _file(experiment: str) -> str:

@@ -1,4 +1,4 @@
-"""Settings: the fits of an experiment on a dataset, and the means and spreads of their results.
+"""Settings: the fits of an experiment on a dataset, the means and spreads of their results, and their tables.
 
 Results are a frame with the columns of ``results.csv``, one row per fold. A fold that is absent or whose fit
 failed is missing: means leave it out, and the entry reports how many folds it has.
@@ -7,22 +7,48 @@ failed is missing: means leave it out, and the entry reports how many folds it h
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.statistics import ResampledTest, corrected_resampled_t
 from gcig.benchmark.trials import Table, Trial, fold_trials
-from gcig.methods.registry import METHODS
 from gcig.records import formatting
+from gcig.records.evaluation import UNRANKED_NOTE
 from gcig.report.tables import Entry, Value
 from gcig.report.tables import Table as ReportTable
 
 # (dataset, method, seed, fold) -> the parameters that tuning chose
 Chosen: TypeAlias = Callable[[str, str, int, int], Mapping[str, Any]]
+
+
+@cache
+def texts() -> Mapping[str, Any]:
+    """Return the labels of measures, and the texts of tables, figures and chapters."""
+    return tomllib.loads((resources.files("gcig.experiments") / "texts.toml").read_text(encoding="utf-8"))
+
+
+LABELS: Mapping[str, str] = texts()["labels"]
+
+
+def make_table(
+    name: str, header: Sequence[str], rows: Sequence[Sequence[Value]], digits: int = 3, **facts: object
+) -> ReportTable:
+    """Return a table with its caption and notes, which quote `facts` of the run.
+
+    >>> make_table("differences", ("dataset",), [], n_different=2, n_compared=84).notes
+    ('2 of the 84 means that both have.',)
+    """
+    text, quoted = texts()["tables"][name], {**texts()["shared"], "unranked": UNRANKED_NOTE, **facts}
+    notes = tuple(filter(None, (note.format_map(quoted) for note in text["notes"])))
+    return ReportTable(header, rows, text["caption"].format_map(quoted), notes, digits)
 
 
 @dataclass(frozen=True)
@@ -34,19 +60,52 @@ class Setting:
     changes: Mapping[str, Any] = field(default_factory=dict)
     variant: str = ""
 
+    def results(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return its rows of a frame that were evaluated."""
+        chosen = (frame["dataset"] == self.dataset) & (frame["method"] == self.method)
+        return finished(frame[chosen & (frame["variant"].fillna("") == self.variant)])
+
+    def mean(self, frame: pd.DataFrame, metric: str) -> float:
+        """Return the mean of a metric over its rows; NaN without any."""
+        return float(self.results(frame)[metric].mean())
+
+
+Line: TypeAlias = tuple[Setting, tuple[Value, ...]]
+"""A line of an experiment's table: the setting whose results it shows, and what distinguishes it."""
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with its own datasets: the settings to run, the table of results, and a limit of folds.
+    """An experiment with its own datasets: the lines of its table, the table, and a limit of folds.
 
-    ``settings`` takes datasets and methods; ``table`` also takes the frame of results and the expected number
-    of results per setting.
+    ``lines`` takes datasets and methods. ``table`` also takes the frame of results and the expected number of
+    results per setting.
     """
 
     datasets: tuple[str, ...]
-    settings: Callable[[Sequence[str], Sequence[str]], list[Setting]]
+    lines: Callable[[Sequence[str], Sequence[str]], list[Line]]
     table: Callable[[pd.DataFrame, Sequence[str], Sequence[str], int], ReportTable]
     folds: int | None = None
+
+    def settings(self, datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
+        """Return the settings to run; lines may share a setting."""
+        found = [setting for setting, _ in self.lines(datasets, methods)]
+        return list({(each.dataset, each.method, each.variant): each for each in found}.values())
+
+
+def line_rows(
+    frame: pd.DataFrame, lines: Iterable[Line], metrics: Sequence[str], expected: int
+) -> list[tuple[Value, ...]]:
+    """Return one row per line: dataset, method, what distinguishes it, and the spread of every metric."""
+    return [
+        (
+            setting.dataset,
+            method_label(setting.method),
+            *words,
+            *spreads(setting.results(frame), metrics, expected=expected),
+        )
+        for setting, words in lines
+    ]
 
 
 def setting_trials(
@@ -77,43 +136,9 @@ def setting_trials(
     ]
 
 
-def select_setting(frame: pd.DataFrame, dataset: str, variant: str, method: str) -> pd.DataFrame:
-    """Return the rows of one variant of a method on one dataset."""
-    chosen = (frame["dataset"] == dataset) & (frame["method"] == method)
-    return frame[chosen & (frame["variant"].fillna("") == variant)]
-
-
-LABELS = {
-    "eo_gap": "EO gap",
-    "log_loss": "Log loss",
-    "gcig_members": "GCIG, members",
-    "reference_offset": "Reference offset",
-    "faithfulness": "Faithfulness",
-    "attribute_effect": "Attribute effect",
-    "eo_noise_floor": "EO gap of a fair model",
-    "eo_worst": "EO, larger gap",
-    "f1": "F1",
-    "auc": "AUC",
-    "balanced_accuracy": "Balanced accuracy",
-    "accuracy": "Accuracy",
-    "gcig": "GCIG",
-    "gcig_raw": "GCIG (raw)",
-    "gcig_l2": "GCIG, l2",
-    "effective_columns": "Effective columns",
-    "completeness": "Completeness error",
-    "fit_seconds": "Seconds to fit",
-}
 HIGHER_IS_BETTER = frozenset({"f1", "auc", "accuracy", "balanced_accuracy"})
-MISSING = "missing"
 _UNMARKED = frozenset({"eo_noise_floor", "effective_columns", "completeness", "fit_seconds"})
 FOLD_KEYS = ["seed", "fold"]  # the folds of all partitions; several fits per fold are averaged
-COLLAPSED_NOTE = (
-    "†n: n fits collapsed, that is, they have an AUC below 0.55 or the same decision for 99.5 % of the rows."
-)
-DEFINITION_NOTE = (
-    "GCIG adds up the encoded columns of each original column. GCIG (raw) takes encoded columns as they are, "
-    "which is the paper's definition; only GCIG (raw) can be compared with the paper's numbers."
-)
 
 
 def finished(frame: pd.DataFrame) -> pd.DataFrame:
@@ -150,7 +175,7 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     values = rows[metric].to_numpy(dtype=float)
     values = values[~np.isnan(values)]
     if not len(values):
-        return Entry(MISSING if not len(rows) else formatting.UNDEFINED)
+        return Entry("missing" if not len(rows) else formatting.UNDEFINED)
     deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     text = formatting.spread(float(values.mean()), deviation, digits)
     collapsed = int(rows["collapsed"].astype(bool).sum())
@@ -175,8 +200,3 @@ def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
     """
     distinct = list(dict.fromkeys(names))
     return [name for name in first if name in distinct] + [name for name in distinct if name not in first]
-
-
-def method_label(key: str) -> str:
-    """Return a method's name in tables: the paper's if it has one."""
-    return METHODS[key].label if key in METHODS else key

@@ -8,13 +8,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
-from gcig.experiments import design
-from gcig.experiments.claims import MISSING, TOO_FEW, Claim, Evidence, Finding, are_known, percent, shown
+from gcig.benchmark.results import method_label
+from gcig.experiments.claims import (
+    FEW,
+    Claim,
+    Evidence,
+    Finding,
+    Untestable,
+    known,
+    known_means,
+    percent,
+    shown,
+)
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, PUBLISHED, paper, printed
-from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, method_label
+from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, texts
 from gcig.records import Interval
 from gcig.records.formatting import number
 
@@ -28,16 +36,16 @@ KEPT_AUC = 0.005  # "competitive utility"; the paper's own loss is 0.002
 SAME_GAP = 0.0005  # "identical" in the three digits that the paper prints
 APPROXIMATE = 2.0  # a factor: "approximately T times slower"
 INDEPENDENT = 1.25  # a factor: cost that is "independent of the number of groups"
-READINGS = (
-    "Words without a number are read as follows. 'Matches': F1 less than "
-    f"{MATCH:g} lower. 'A small margin' and 'robust': less than {MARGIN:g} of F1 or AUC. 'Virtually "
-    f"unchanged': less than {UNCHANGED:g}. 'Vanishes': the interval includes zero. 'Competitive utility': "
-    f"at most {KEPT_AUC:g} of AUC. 'Approximately': within a factor of {APPROXIMATE:g}. 'Independent': less "
-    f"than {INDEPENDENT:g} times the cost. 'Systematically': in any comparison, beyond chance. Best means "
-    "and identical gaps are compared at the three digits that the paper prints."
+READINGS = texts()["chapters"]["readings"].format(
+    match=MATCH,
+    margin=MARGIN,
+    unchanged=UNCHANGED,
+    kept_auc=KEPT_AUC,
+    approximate=APPROXIMATE,
+    independent=INDEPENDENT,
 )
 CHANCE = "the interval includes zero: the difference may be chance"
-_NOT_MEASURED = Finding("-", None, "the cost was not measured")
+_NOT_MEASURED = "the cost was not measured"
 _ROUNDING = 0.01  # GCIG is printed with three digits, so ratios are known only to a percentage point
 
 Judge = Callable[..., Finding]
@@ -57,9 +65,7 @@ def _judge(**needs: Any) -> Callable[[Judge], Judge]:
 @_judge(methods=(PLAIN,))
 def reduces(data: Evidence, fairx: str, *, dataset: str) -> Finding:
     """FairX reduces GCIG on a dataset, by at least as much as printed."""
-    found = data.change("gcig_raw", data.folds(dataset, fairx), data.folds(dataset, PLAIN))
-    if not are_known(found):
-        return TOO_FEW
+    found = known(data.change("gcig_raw", data.folds(dataset, fairx), data.folds(dataset, PLAIN)))
     before, after = (_printed(dataset, method, "gcig_raw") for method in (PLAIN, FAIRX))
     plain, own = (data.mean(dataset, method, "gcig_raw") for method in (PLAIN, fairx))
     ours = f"{number(plain)} to {number(own)}: {percent(found)}"
@@ -80,11 +86,9 @@ def _printed(dataset: str, method: str, metric: str) -> float:
 def reduces_everywhere(data: Evidence, fairx: str) -> Finding:
     """FairX reduces GCIG beyond chance on every dataset."""
     found = {
-        name: data.change("gcig_raw", data.folds(name, fairx), data.folds(name, PLAIN))
+        name: known(data.change("gcig_raw", data.folds(name, fairx), data.folds(name, PLAIN)))
         for name in PAPER_DATASETS
     }
-    if not are_known(*found.values()):
-        return TOO_FEW
     doubtful = [f"{name} ({percent(each)})" for name, each in found.items() if each.high >= 0]
     ours = f"lower beyond chance on {len(found) - len(doubtful)} of {len(found)} datasets"
     return Finding.of(ours, not doubtful, f"not beyond chance on {', '.join(doubtful)}")
@@ -95,16 +99,14 @@ def best(data: Evidence, fairx: str, *, dataset: str, metric: str) -> Finding:
     """FairX has the best mean of a metric on a dataset."""
     sign = -1 if metric in HIGHER_IS_BETTER else 1
     means = {method: sign * data.mean(dataset, method, metric) for method in data.rivals(fairx, metric)}
-    known = {m: value for m, value in means.items() if m != fairx and not math.isnan(value)}
-    if not known:
-        return TOO_FEW
-    rival = min(known, key=lambda method: known[method])
-    found = data.difference(dataset, fairx, rival, metric)
-    if not are_known(found):
-        return TOO_FEW
+    others = {m: value for m, value in means.items() if m != fairx and not math.isnan(value)}
+    if not others:
+        raise Untestable(FEW)
+    rival = min(others, key=lambda method: others[method])
+    found = known(data.difference(dataset, fairx, rival, metric))
     ours = (
         f"{number(sign * means[fairx])}; best of the others {method_label(rival)} "
-        f"{number(sign * known[rival])}, difference {shown(found)}"
+        f"{number(sign * others[rival])}, difference {shown(found)}"
     )
     below, above = (found.high < 0, found.low > 0) if sign > 0 else (found.low > 0, found.high < 0)
     if sign * found.value >= 0:
@@ -117,11 +119,9 @@ def best(data: Evidence, fairx: str, *, dataset: str, metric: str) -> Finding:
 def near_best(data: Evidence, fairx: str, *, dataset: str, matches: bool) -> Finding:
     """FairX matches the best F1 of the others on a dataset, or is within a small margin of it."""
     margin = MATCH if matches else MARGIN
-    known = {m: data.mean(dataset, m, "f1") for m in data.rivals(fairx, "f1") if m != fairx}
-    rival = max(known, key=lambda method: -math.inf if math.isnan(known[method]) else known[method])
-    found = data.difference(dataset, fairx, rival, "f1")
-    if not are_known(found):
-        return TOO_FEW
+    others = {m: data.mean(dataset, m, "f1") for m in data.rivals(fairx, "f1") if m != fairx}
+    rival = max(others, key=lambda method: -math.inf if math.isnan(others[method]) else others[method])
+    found = known(data.difference(dataset, fairx, rival, "f1"))
     ours = f"{number(data.mean(dataset, fairx, 'f1'))}, {shown(found)} against {method_label(rival)}"
     if found.value <= -margin:
         return Finding(ours, False, f"F1 is lower by {margin:g} or more")
@@ -132,9 +132,7 @@ def near_best(data: Evidence, fairx: str, *, dataset: str, matches: bool) -> Fin
 @_judge(datasets=(LEAKED,), methods=SAME_EO)
 def identical_gaps(data: Evidence, fairx: str) -> Finding:
     """Several methods and FairX have the same EO gap on COMPAS."""
-    means = {method: data.mean(LEAKED, method, "eo_gap") for method in (*SAME_EO, fairx)}
-    if any(map(math.isnan, means.values())):
-        return MISSING
+    means = known_means({method: data.mean(LEAKED, method, "eo_gap") for method in (*SAME_EO, fairx)})
     low, high = (choose(means, key=lambda method: means[method]) for choose in (min, max))
     ours = " to ".join(f"{number(means[method])} ({method_label(method)})" for method in (low, high))
     same = number(means[low]) == number(means[high])
@@ -145,13 +143,9 @@ def identical_gaps(data: Evidence, fairx: str) -> Finding:
 def factor_of_five(data: Evidence, fairx: str) -> Finding:
     """The GCIG of the methods with the same EO gap on COMPAS varies by a factor of more than five."""
     ranked = [method for method in (*SAME_EO, fairx) if method in data.rivals(fairx, "gcig_raw")]
-    means = {method: data.mean(LEAKED, method, "gcig_raw") for method in ranked}
-    if any(map(math.isnan, means.values())):
-        return MISSING
+    means = known_means({method: data.mean(LEAKED, method, "gcig_raw") for method in ranked})
     low, high = (choose(means, key=lambda method: means[method]) for choose in (min, max))
-    found = data.change("gcig_raw", data.folds(LEAKED, high), data.folds(LEAKED, low))
-    if not are_known(found):
-        return TOO_FEW
+    found = known(data.change("gcig_raw", data.folds(LEAKED, high), data.folds(LEAKED, low)))
     ratio = Interval(1 + found.value, 1 + found.low, 1 + found.high)
     ours = f"{shown(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
     doubt = "the factor is at most five" if ratio.value <= 5 else "the interval reaches below five"
@@ -161,16 +155,14 @@ def factor_of_five(data: Evidence, fairx: str) -> Finding:
 @_judge(datasets=PAPER_DATASETS, methods=(PLAIN,))
 def not_worse(data: Evidence, fairx: str) -> Finding:
     """FairX is worse than the plain network in no EO gap and no F1."""
-    worse, known = [], 0
+    worse = []
     for dataset in PAPER_DATASETS:
         for metric in ("eo_gap", "f1"):
-            found = data.difference(dataset, fairx, PLAIN, metric)
-            known += not math.isnan(found.low)
+            found = known(data.difference(dataset, fairx, PLAIN, metric))
             if found.low > 0 if metric == "eo_gap" else found.high < 0:
                 worse.append(f"{LABELS[metric]} on {dataset} ({shown(found)})")
-    if known < 2 * len(PAPER_DATASETS):
-        return TOO_FEW
-    ours = f"worse than unconstrained beyond chance in {len(worse)} of {known} comparisons"
+    compared = 2 * len(PAPER_DATASETS)
+    ours = f"worse than unconstrained beyond chance in {len(worse)} of {compared} comparisons"
     return Finding.of(ours, not worse, f"worse: {'; '.join(worse)}")
 
 
@@ -180,8 +172,7 @@ def championships(
 ) -> Finding:
     """A method has the best mean on so many of the four datasets; None is FairX."""
     own = fairx if method is None else method
-    if any(math.isnan(data.mean(dataset, own, metric)) for dataset in PAPER_DATASETS):
-        return MISSING
+    known_means({name: data.mean(name, own, metric) for name in PAPER_DATASETS})
     champions = {name: data.champions(name, fairx, metric) for name in PAPER_DATASETS}
     won = [name for name, methods in champions.items() if own in methods]
     others: dict[str, list[str]] = {}
@@ -199,9 +190,7 @@ def _count_won(won: Sequence[str]) -> str:
 @_judge(datasets=PAPER_DATASETS, methods=(PLAIN,))
 def never_wins(data: Evidence, fairx: str, *, method: str) -> Finding:
     """A method has a lower GCIG than FairX on no dataset."""
-    found = {name: data.difference(name, method, fairx, "gcig_raw") for name in PAPER_DATASETS}
-    if not are_known(*found.values()):
-        return TOO_FEW
+    found = {name: known(data.difference(name, method, fairx, "gcig_raw")) for name in PAPER_DATASETS}
     won = [name for name, each in found.items() if each.value < 0]
     return Finding.of(_count_won(won), not won, "its mean is lower there, which is how the paper counts")
 
@@ -213,9 +202,7 @@ def correlation(data: Evidence, fairx: str, *, kind: str, dataset: str = "", sig
     numbers = numbers["values"][dataset] if dataset else numbers[kind]
     theirs = numbers if kind == "r_squared" else numbers["r"]
     datasets = (dataset,) if dataset else PAPER_DATASETS
-    found = data.correlate(fairx, datasets, kind)
-    if not are_known(found):
-        return TOO_FEW
+    found = known(data.correlate(fairx, datasets, kind))
     doubts = []
     if not found.low <= theirs <= found.high:
         doubts.append(f"the interval does not contain the paper's {number(theirs)}")
@@ -232,9 +219,7 @@ def correlation(data: Evidence, fairx: str, *, kind: str, dataset: str = "", sig
 @_judge(datasets=PAPER_DATASETS, methods=OTHERS)
 def significant(data: Evidence, fairx: str, *, kind: str) -> Finding:
     """The correlation over all models is positive beyond chance."""
-    found = data.correlate(fairx, PAPER_DATASETS, kind)
-    if not are_known(found):
-        return TOO_FEW
+    found = known(data.correlate(fairx, PAPER_DATASETS, kind))
     if found.high < 0:
         return Finding(shown(found), False, "it is significant, but negative")
     doubt = "the interval, which resamples whole folds, includes zero"
@@ -245,9 +230,7 @@ def significant(data: Evidence, fairx: str, *, kind: str) -> Finding:
 def partial_unchanged(data: Evidence, fairx: str) -> Finding:
     """The correlation given F1 is virtually the same as without it."""
     raw, given = (data.correlate(fairx, PAPER_DATASETS, kind) for kind in ("pearson", "partial"))
-    if not are_known(given):
-        return TOO_FEW
-    moved = abs(raw.value - given.value)
+    moved = abs(raw.value - known(given).value)
     ours = f"{number(raw.value)} to {shown(given)}"
     return Finding.of(ours, moved < UNCHANGED, f"it changes by {number(moved)}")
 
@@ -256,10 +239,8 @@ def partial_unchanged(data: Evidence, fairx: str) -> Finding:
 def ablated(data: Evidence, fairx: str, *, configuration: str) -> Finding:
     """A configuration of the ablation changes GCIG beyond chance, and by about the printed percentage."""
     theirs = float(paper()["ablation"]["values"][configuration]["change"])
-    new, old = (_ablation(data, fairx, key) for key in (configuration, "prediction"))
-    found = data.change("gcig_raw", new, old)
-    if not are_known(found):
-        return TOO_FEW
+    new, old = (data.ablation(fairx, key) for key in (configuration, "prediction"))
+    found = known(data.change("gcig_raw", new, old))
     changes = found.low > 0 if theirs > 0 else found.high < 0
     opposite = found.high < 0 if theirs > 0 else found.low > 0
     if not changes:
@@ -269,20 +250,14 @@ def ablated(data: Evidence, fairx: str, *, configuration: str) -> Finding:
     return Finding.of(percent(found), inside, size)
 
 
-def _ablation(data: Evidence, fairx: str, key: str) -> pd.DataFrame:
-    return data.folds(LEAKED, fairx, variant=design.ablation_variant(key), experiment="ablation")
-
-
 @_judge(datasets=(LEAKED,), experiment="ablation")
 def both_terms(data: Evidence, fairx: str) -> Finding:
     """Both terms together lower GCIG more than each of them alone."""
-    full = _ablation(data, fairx, "full")
+    full = data.ablation(fairx, "full")
     found = {
-        name: data.change("gcig_raw", full, _ablation(data, fairx, f"prediction+{name.lower()}"))
+        name: known(data.change("gcig_raw", full, data.ablation(fairx, f"prediction+{name.lower()}")))
         for name in ("EO", "GCIG")
     }
-    if not are_known(*found.values()):
-        return TOO_FEW
     ours = ", ".join(f"{percent(each)} against {name} alone" for name, each in found.items())
     doubtful = [name for name, each in found.items() if each.high >= 0]
     reason = f"not lower beyond chance than with {' or '.join(doubtful)} alone"
@@ -292,9 +267,8 @@ def both_terms(data: Evidence, fairx: str) -> Finding:
 @_judge(datasets=(LEAKED,), experiment="ablation")
 def ablation_keeps(data: Evidence, fairx: str, *, metric: str) -> Finding:
     """The full model has the AUC or the EO gap of the model without fairness terms."""
-    new, old = (float(_ablation(data, fairx, key)[metric].mean()) for key in ("full", "prediction"))
-    if math.isnan(new + old):
-        return MISSING
+    means = {key: float(data.ablation(fairx, key)[metric].mean()) for key in ("full", "prediction")}
+    new, old = known_means(means).values()
     apart, ours = abs(new - old), f"{number(old)} to {number(new)}"
     same = apart <= (KEPT_AUC if metric == "auc" else SAME_GAP)
     return Finding.of(ours, same, f"they differ by {number(apart, 4)}")
@@ -303,13 +277,9 @@ def ablation_keeps(data: Evidence, fairx: str, *, metric: str) -> Finding:
 @_judge(datasets=(LEAKED,), experiment="sensitivity")
 def insensitive(data: Evidence, fairx: str) -> Finding:
     """AUC and F1 hardly depend on the weights, and no fold collapses."""
-    frames = [
-        data.folds(LEAKED, fairx, variant=design.sensitivity_variant(swept, weight), experiment="sensitivity")
-        for swept in design.SWEPT
-        for weight in design.WEIGHTS
-    ]
+    frames = data.sweeps(fairx)
     if not all(map(len, frames)):
-        return MISSING
+        raise Untestable("results are missing")
     ranges = {m: [float(rows[m].mean()) for rows in frames] for m in ("auc", "f1")}
     collapsed = sum(int((rows["collapsed"] > 0).sum()) for rows in frames)
     ours = ", ".join(f"{LABELS[m]} {number(min(v))} to {number(max(v))}" for m, v in ranges.items())
@@ -323,11 +293,11 @@ def insensitive(data: Evidence, fairx: str) -> Finding:
 def slower(data: Evidence, _: str) -> Finding:
     """Training with T steps is about T times slower than plain training."""
     cost = _cost(data)
-    known = {T: ratio for T in paper()["cost"]["steps"] if (ratio := cost.get((rule_name(T), GROUPS[0])))}
-    if not known:
-        return _NOT_MEASURED
-    ours = ", ".join(f"T = {steps}: {number(ratio, 1)} times" for steps, ratio in known.items())
-    holds = all(1 / APPROXIMATE <= ratio / steps <= APPROXIMATE for steps, ratio in known.items())
+    ratios = {T: ratio for T in paper()["cost"]["steps"] if (ratio := cost.get((rule_name(T), GROUPS[0])))}
+    if not ratios:
+        raise Untestable(_NOT_MEASURED)
+    ours = ", ".join(f"T = {steps}: {number(ratio, 1)} times" for steps, ratio in ratios.items())
+    holds = all(1 / APPROXIMATE <= ratio / steps <= APPROXIMATE for steps, ratio in ratios.items())
     return Finding.of(ours, holds, f"more than a factor of {APPROXIMATE:g} from T")
 
 
@@ -336,7 +306,7 @@ def independent_of_groups(data: Evidence, _: str) -> Finding:
     """The cost of training does not grow with the number of groups."""
     few, many = (_cost(data).get((rule_name(16), groups), math.nan) for groups in GROUPS)
     if math.isnan(few + many):
-        return _NOT_MEASURED
+        raise Untestable(_NOT_MEASURED)
     ours = f"{GROUPS[-1]} groups cost {number(many / few, 1)} times as much as {GROUPS[0]}"
     reason = "one pass explains all groups, but it has more rows to compute with every group"
     return Finding.of(ours, many / few < INDEPENDENT, reason)

@@ -6,30 +6,22 @@ set up. Each reading is run without tuning, and the table names the one that com
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import Table as Rows
-from gcig.experiments.paper import PUBLISHED, printed
-from gcig.experiments.settings import (
-    LABELS,
-    Experiment,
-    Setting,
-    finished,
-    method_label,
-    select_setting,
-    spreads,
-)
+from gcig.experiments.paper import paper, printed
+from gcig.experiments.settings import LABELS, Experiment, Line, Setting, make_table, spreads
 from gcig.records import formatting
 from gcig.report.tables import Entry, Table, Value
 
 PRINTED = ("eo_gap", "f1", "gcig_raw")
 AGES = {"bank-age-25": 25, "bank-age-33": 33, "bank-age-median": None, "bank-age-60": 60}
 LEAK = "compas-paper-leak-repaired"
-_HALF = {"threshold": 0.5}
 
 
 @dataclass(frozen=True)
@@ -43,51 +35,12 @@ class Reading:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def variant(self) -> str:
-        """The variant of its trials."""
-        return f"variant {self.label}"
+    def setting(self) -> Setting:
+        """The setting of its trials."""
+        return Setting(self.table, self.method, self.changes, f"variant {self.label}")
 
 
-def _bank() -> list[Reading]:
-    others = {name: "at the median" if age is None else f"from {age}" for name, age in AGES.items()}
-    splits = {"bank": "25 to 59 or not (ours)", **others}
-    of_plain = [
-        Reading("bank", "unconstrained", f"age {label}, threshold {words}", table, changes)
-        for table, label in splits.items()
-        for words, changes in (("for F1 (ours)", {}), ("0.5", _HALF))
-    ]
-    of_fairx = [
-        Reading("bank", PUBLISHED, f"age {label}, threshold 0.5", table, _HALF)
-        for table, label in splits.items()
-    ]
-    return of_plain + of_fairx
-
-
-def _compas() -> list[Reading]:
-    repairs: dict[str, dict[str, Any]] = {
-        "full repair, ties spread (ours)": {},
-        "half repair": {"repair_level": 0.5},
-        "ties at their middle rank": {"ties": "middle"},
-        "ReLU": {"activation": "relu"},
-        "threshold 0.5": _HALF,
-    }
-    adversaries: dict[str, dict[str, Any]] = {
-        "alpha 8, sharpness 5 (ours)": {},
-        "alpha 1": {"alpha": 1.0},
-        "alpha 0.1": {"alpha": 0.1},
-        "sharpness learned, as in Zhang et al.": {"sharpness": "learned"},
-        "ReLU": {"activation": "relu"},
-        "threshold 0.5": _HALF,
-    }
-    name = "compas-paper"
-    return [
-        *(Reading(name, "dir", label, name, changes) for label, changes in repairs.items()),
-        Reading(name, "dir", "the leaked 0/1 column repaired as well", LEAK),
-        *(Reading(name, "adversarial", label, name, changes) for label, changes in adversaries.items()),
-    ]
-
-
-READINGS: tuple[Reading, ...] = (*_bank(), *_compas())
+READINGS: tuple[Reading, ...] = tuple(Reading(**each) for each in paper()["readings"])
 
 
 def regrouped(tables: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -109,16 +62,16 @@ def regrouped(tables: Mapping[str, Rows]) -> dict[str, Rows]:
     return found
 
 
-def settings(datasets: Sequence[str], methods: Sequence[str]) -> list[Setting]:
+def _lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Line]:
     """Return every reading of the requested datasets and methods."""
     return [
-        Setting(each.table, each.method, each.changes, each.variant)
+        (each.setting, (each.label,))
         for each in READINGS
         if each.dataset in datasets and each.method in methods
     ]
 
 
-def table(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int) -> Table:
+def _table(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], expected: int) -> Table:
     """Return every reading next to the printed row, with the closest one of each method marked."""
     rows: list[tuple[Value, ...]] = []
     notes = []
@@ -130,32 +83,20 @@ def table(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str], 
             theirs = [printed(name, method, metric) for metric in PRINTED]
             shown = [Entry(formatting.spread(*each)) for each in theirs if each is not None]
             rows.append((name, method_label(method), "the paper", *shown, Entry("-")))
-            distances = [_distance(_folds(frame, each), each) for each in readings]
+            distances = [_distance(each.setting.results(frame), each) for each in readings]
             known = [value for value in distances if not np.isnan(value)]
             for each, distance in zip(readings, distances, strict=True):
                 reading = Entry(each.label, mark="best" if known and distance == min(known) else None)
-                entries = spreads(_folds(frame, each), PRINTED, expected=expected)
+                entries = spreads(each.setting.results(frame), PRINTED, expected=expected)
                 rows.append((name, method_label(method), reading, *entries, Entry(_text(distance), distance)))
             if known:
                 closest = readings[distances.index(min(known))]
                 words = _describe_readings(frame, readings, closest)
                 notes.append(f"{method_label(method)} on {name}: {words}")
         notes += _describe_shared(frame, name, methods)
-    return Table(
-        ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance"),
-        rows,
-        caption="Other readings of the paper, with the closest to its numbers in bold",
-        notes=(
-            *notes,
-            "Distance: the mean over the three figures of the difference from the paper's mean, in "
-            "standard deviations that the paper prints. A reading matches if every figure is within "
-            f"one of them. Readings are not tuned, and run on {expected} folds.",
-        ),
-    )
-
-
-def _folds(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
-    return finished(select_setting(frame, reading.table, reading.variant, reading.method))
+    header = ("dataset", "method", "reading", *(LABELS[metric] for metric in PRINTED), "distance")
+    made = make_table("variants", header, rows, n_folds=expected)
+    return replace(made, notes=(*notes, *made.notes))
 
 
 def _distance(rows: pd.DataFrame, reading: Reading) -> float:
@@ -171,7 +112,7 @@ def _distance(rows: pd.DataFrame, reading: Reading) -> float:
 
 def _describe_readings(frame: pd.DataFrame, readings: Sequence[Reading], closest: Reading) -> str:
     """Name the readings that match, or the closest one with the figures in which it does not."""
-    far = {each.label: _describe_misses(frame, each) for each in readings if len(_folds(frame, each))}
+    far = {each.label: _describe_misses(frame, each) for each in readings if len(each.setting.results(frame))}
     if matching := [f"'{label}'" for label, misses in far.items() if not misses]:
         return f"matched by {', '.join(matching)}; closest is '{closest.label}'."
     return f"no reading matches; closest is '{closest.label}', but with {', '.join(far[closest.label])}."
@@ -182,7 +123,7 @@ def _describe_misses(frame: pd.DataFrame, reading: Reading) -> list[str]:
     misses = []
     for metric in PRINTED:
         theirs = printed(reading.dataset, reading.method, metric)
-        mean = float(_folds(frame, reading)[metric].mean())
+        mean = float(reading.setting.results(frame)[metric].mean())
         if theirs is not None and abs(mean - theirs[0]) > theirs[1]:
             misses.append(f"{LABELS[metric]} {formatting.number(mean)} against {formatting.spread(*theirs)}")
     return misses
@@ -196,7 +137,7 @@ def _describe_shared(frame: pd.DataFrame, dataset: str, methods: Sequence[str]) 
     found: dict[str, dict[str, float]] = {}
     for each in READINGS:
         if each.dataset == dataset and each.method in methods:
-            found.setdefault(each.method, {})[each.label] = _distance(_folds(frame, each), each)
+            found.setdefault(each.method, {})[each.label] = _distance(each.setting.results(frame), each)
     shared = set.intersection(*(set(own) for own in found.values())) if len(found) > 1 else set()
     if not any(shared == set(own) for own in found.values()):
         return []
@@ -212,4 +153,4 @@ def _text(distance: float) -> str:
     return "missing" if np.isnan(distance) else formatting.number(distance, 1)
 
 
-VARIANTS = Experiment(("bank", "compas-paper"), settings, table, folds=2)
+VARIANTS = Experiment(("bank", "compas-paper"), _lines, _table, folds=2)

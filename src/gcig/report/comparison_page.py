@@ -1,13 +1,13 @@
-"""The page of a comparison of methods on the same folds of one or more tables."""
+"""Pages that compare models: methods on the same folds, and a trained model with the plain network."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gcig.records import FoldResult
+from gcig.records import Evaluation, FoldResult
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
-from gcig.records.formatting import number
-from gcig.report import charts
+from gcig.records.formatting import count, number
+from gcig.report import charts, summaries
 from gcig.report.document import (
     Block,
     Callout,
@@ -18,30 +18,28 @@ from gcig.report.document import (
     VerdictBlock,
     explanations,
     page,
+    suppression_note,
 )
-from gcig.report.summaries import (
-    RATES,
-    MethodSummary,
-    describe_trade_off,
-    find_front,
-    group_sizes,
-    min_cell,
-    pooled_rates,
-    summarise,
-    trade_off_figures,
-)
-from gcig.report.tables import Entry, Mark, Table, Value, estimate, rows_entry
-from gcig.report.trust import methods_trust, trust_explanations
+from gcig.report.summaries import MethodSummary
+from gcig.report.tables import Entry, Mark, Table, Value, estimate, measures_table, number_entry, rows_entry
+from gcig.report.trust import interval_of, methods_trust, models_trust, robustness_section, trust_explanations
 
 _PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
 # Name -> field of `Evaluation`, and whether a larger (1) or a smaller (-1) value is better.
-_MEASURES = {
+_COMPARED = {
     "AUC": ("auc", 1),
     "F1": ("f1", 1),
     "balanced accuracy": ("balanced_accuracy", 1),
     "EO gap": ("eo_gap", -1),
     "GCIG": ("gcig", -1),
 }
+_CHART_COLUMNS = 12  # columns in the chart of contributions; the table has them all
+# The measures on the page of a trained model; the optional ones are left out if no model has them.
+_MEASURED = (
+    *("auc", "f1", "accuracy", "balanced_accuracy", "selection_rate", "eo_gap", "eo_noise_floor"),
+    *("selection_rate_ratio", "gcig", "gcig_encoded", "gcig_raw"),
+)
+_OPTIONAL = ("gcig_encoded", "gcig_raw")
 
 
 def comparison_page(
@@ -53,8 +51,8 @@ def comparison_page(
     foot: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page of `gcig.compare` and `gcig demo`; ``labels`` maps methods to displayed names."""
-    tables = summarise(results, labels)
-    lead = [_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
+    tables = summaries.summarise(results, labels)
+    lead = [_methods_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
     folds = max((m.n_folds for methods in tables.values() for m in methods), default=0)
     return page(
         title,
@@ -70,9 +68,9 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
     sections = []
     for name, methods in tables.items():
         prefix = f"{name}: " if len(tables) > 1 else ""
-        groups = dict.fromkeys(group for m in methods for group in group_sizes(m.evaluations))
+        groups = dict.fromkeys(group for m in methods for group in summaries.group_sizes(m.evaluations))
         order = [*groups, *(m.label for m in methods)]
-        blocks: list[Block] = [_verdict(methods)] if len(tables) > 1 else []
+        blocks: list[Block] = [_methods_verdict(methods)] if len(tables) > 1 else []
         blocks += [
             _trade_off(methods, order),
             methods_table(methods),
@@ -104,7 +102,7 @@ def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
 def methods_table(methods: Sequence[MethodSummary]) -> Table:
     """Return one line per method: mean and standard deviation of every measure, the best in bold."""
     best = {}
-    for measure, direction in _MEASURES.values():
+    for measure, direction in _COMPARED.values():
         ranked = [direction * m.rank_value(measure) for m in methods if m.evaluations and not m.degenerate]
         best[measure] = max((value for value in ranked if not math.isnan(value)), default=math.nan)
 
@@ -116,11 +114,11 @@ def methods_table(methods: Sequence[MethodSummary]) -> Table:
         return replace(method.entry(measure), detail=chance, mark=mark)
 
     rows: list[tuple[Value, ...]] = [
-        (method.label, *(entry(method, *each) for each in _MEASURES.values()), _standing(method, on_front))
-        for method, on_front in zip(methods, find_front(methods), strict=True)
+        (method.label, *(entry(method, *each) for each in _COMPARED.values()), _standing(method, on_front))
+        for method, on_front in zip(methods, summaries.find_front(methods), strict=True)
     ]
     return Table(
-        ("method", *_MEASURES, "Pareto front"),
+        ("method", *_COMPARED, "Pareto front"),
         rows,
         "All methods: mean ± standard deviation over folds",
         notes=[
@@ -155,7 +153,7 @@ def _standing(method: MethodSummary, on_front: bool) -> Entry:
     return Entry(text, mark="concern" if method.degenerate or method.failures else None)
 
 
-def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
+def _methods_verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
     """Compare FairX with the plain network; without them, name the method with the lowest GCIG."""
     by_key = {method.method: method for method in reversed(methods) if method.evaluations}
     sound = [
@@ -164,7 +162,7 @@ def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
     least = min(sound, key=lambda m: m.mean("gcig"), default=None)
     leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
     if _PLAIN in by_key and _FAIR in by_key:
-        headline, findings, cautions = describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
+        headline, findings, cautions = summaries.describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
         findings += [leading] if leading and len(methods) > 2 else []
         status = "concern" if by_key[_FAIR].degenerate else "neutral"
         return VerdictBlock(status, headline, findings, cautions)
@@ -174,32 +172,32 @@ def _verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
 def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> FigureRow:
     floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
     chance = sum(floors) / len(floors) if floors else None
-    return trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
+    return summaries.trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
 
 
 def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
     shown = [m for m in methods if m.evaluations]
     drawn = [m for m in shown if m.method in (_PLAIN, _FAIR)] or shown[:2]
-    figures = [rates_figure(m, order, ": rates over the test rows of all folds") for m in drawn]
-    tables = [Details(f"Every rate: {m.label}", [groups_table(m)]) for m in shown]
+    figures = [_rates_figure(m, order, ": rates over the test rows of all folds") for m in drawn]
+    tables = [Details(f"Every rate: {m.label}", [_groups_table(m)]) for m in shown]
     return [FigureRow(figures), *tables] if shown else [Callout("note", "No fold was fitted.")]
 
 
-def rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") -> FigureBlock:
+def _rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") -> FigureBlock:
     """Return the chart of the rates of every group; ``rows`` describes the rows in its caption."""
-    rates, title = pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
+    rates, title = summaries.pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
     svg = charts.group_rates(rates, title=title, order=order)
     return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
 
 
-def groups_table(method: MethodSummary, where: str = "over all folds") -> Table:
+def _groups_table(method: MethodSummary, where: str = "over all folds") -> Table:
     """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
-    rates, least = pooled_rates(method.evaluations), min_cell(method.evaluations)
+    rates, least = summaries.pooled_rates(method.evaluations), summaries.min_cell(method.evaluations)
     rows: list[tuple[Value, ...]] = []
-    for group, size in group_sizes(method.evaluations).items():
-        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in RATES)
+    for group, size in summaries.group_sizes(method.evaluations).items():
+        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in summaries.RATES)
         rows.append((group, rows_entry(size, least), *entries))
-    return Table(("group", "rows", *RATES), rows, f"{method.label} {where}")
+    return Table(("group", "rows", *summaries.RATES), rows, f"{method.label} {where}")
 
 
 def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
@@ -211,3 +209,125 @@ def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
         Callout("caution", "Some folds failed; the means of these methods are over the other folds."),
         Details("Errors", [table]),
     ]
+
+
+def training_page(
+    evaluations: Mapping[str, Evaluation],
+    *,
+    title: str,
+    subtitle: str = "",
+    columns: Sequence[tuple[str, str, str]] = (),
+    reasons: Sequence[str] = (),
+    limited: bool = False,
+    notes: Sequence[str] = (),
+    foot: Mapping[str, str] | None = None,
+) -> str:
+    """Return a page on the held-out rows, the trade-off, and how the table was read.
+
+    ``evaluations`` has the plain network first and the trained model last; a single model is described
+    without a comparison. ``columns`` lists name, role and type of every column of the table, ``reasons`` the
+    limits that the trained model exceeds, and ``notes`` the decisions made while reading the table.
+    """
+    found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
+    label, last = list(evaluations.items())[-1]
+    order = [*(group.group for group in last.groups), *evaluations]
+    trust = models_trust(evaluations)
+    return page(
+        title,
+        [
+            Section("Held-out rows: how does the model do on new data?", _held_out(found, last, order)),
+            Section(
+                "Groups: how does the model treat them?",
+                [
+                    FigureRow([_rates_figure(method, order) for method in found]),
+                    *(_groups_table(method, "on the held-out rows") for method in found),
+                ],
+            ),
+            *([Section("Trust: can GCIG be relied on?", trust)] if trust else []),
+            *robustness_section(
+                last.robustness, last.definition, model=label, other=next(iter(evaluations)), order=order
+            ),
+            *_columns_section(evaluations, order),
+            *_reading_section(columns, notes),
+        ],
+        subtitle=subtitle or f"{count(last.n_rows)} held-out rows",
+        lead=[_model_verdict(found, reasons, limited)],
+        foot=foot,
+    )
+
+
+def _model_verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: bool) -> VerdictBlock:
+    chosen = models[-1]
+    if len(models) > 1:
+        headline, findings, cautions = summaries.describe_trade_off(models[0], chosen)
+    else:
+        gcig, auc, gap = (number(chosen.mean(measure)) for measure in ("gcig", "auc", "eo_gap"))
+        headline = f"{chosen.label} has a GCIG of {gcig} and an AUC of {auc}."
+        findings, cautions = [f"The EO gap is {gap}."], []
+    if reasons:
+        return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Failed")
+    if chosen.degenerate:
+        return VerdictBlock("concern", headline, findings, cautions)
+    status, word = ("clear", "Within the limits") if limited else ("neutral", "")
+    return VerdictBlock(status, headline, findings, cautions, label=word)
+
+
+def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequence[str]) -> list[Block]:
+    rows: list[tuple[Value, ...]] = []
+    for field in _MEASURED:
+        found = [interval_of(model.evaluations[0], field) for model in models]
+        if field not in _OPTIONAL or any(math.isfinite(each.value) for each in found):
+            name, reading = summaries.MEASURES[field]
+            rows.append((name, *map(estimate, found), reading))
+    return [
+        summaries.trade_off_figures(
+            [model.trade_off for model in models], noise_floor=chosen.eo_noise_floor, order=order
+        ),
+        measures_table(rows, "On the held-out rows", values=[model.label for model in models]),
+        *suppression_note(chosen.suppressed_cells, chosen.min_cell),
+        *explanations("What is GCIG?", "What is the EO gap?", "What is the four-fifths ratio?"),
+    ]
+
+
+def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Section]:
+    """Return the contribution of each column to GCIG, for every model."""
+    parts = {label: e.gcig_columns for label, e in evaluations.items()}
+    parts = {label: part for label, part in parts.items() if part}
+    if not parts:
+        return []
+
+    def largest(name: str) -> float:
+        values = [part.get(name, 0.0) for part in parts.values()]
+        return max(0.0 if math.isnan(value) else value for value in values)
+
+    names = sorted({name: None for part in parts.values() for name in part}, key=largest, reverse=True)
+    profiles = {label: [part.get(name, math.nan) for name in names] for label, part in parts.items()}
+    rows: list[tuple[Value, ...]] = [
+        (name, *(number_entry(values[i], 4) for values in profiles.values())) for i, name in enumerate(names)
+    ]
+    chart = charts.attribution_profiles(
+        names[:_CHART_COLUMNS],
+        {label: values[:_CHART_COLUMNS] for label, values in profiles.items()},
+        title="Contribution of each column to GCIG",
+        label="contribution to GCIG",
+        order=order,
+    )
+    return [
+        Section(
+            "Columns: where do the reasons differ?",
+            [
+                FigureBlock(chart, "The contribution of each column to GCIG; further left is fairer."),
+                Table(("column", *profiles), rows, "Contribution of every column"),
+                *explanations("How are columns ranked?"),
+            ],
+        )
+    ]
+
+
+def _reading_section(columns: Sequence[tuple[str, str, str]], notes: Sequence[str]) -> list[Section]:
+    if not columns and not notes:
+        return []
+    blocks: list[Block] = [Callout("note", note) for note in notes]
+    if columns:
+        blocks.append(Table(("column", "role", "read as"), columns, "Every column of the file"))
+    return [Section("Data: how was each column read?", blocks)]

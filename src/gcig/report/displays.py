@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +13,7 @@ from gcig._validation import check_groups
 from gcig.records import AuditRecord, Evaluation, FoldResult, Interval, Robustness, RobustnessFigure
 from gcig.records.explanation import RowExplanation
 from gcig.records.formatting import visible
-from gcig.records.trade_off import pareto_front
-from gcig.report.charts import OTHER_NORM, TradeOff, is_reversed, reference_name
+from gcig.report.charts import OTHER_NORM, Measure, TradeOff, front_line, is_reversed, reference_name
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates, summarise
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ class ParetoDisplay(Display):
 
     @classmethod
     def from_records(
-        cls, records: Sequence[AuditRecord], *, measure: Literal["GCIG", "EO gap"] = "GCIG", ax: Any = None
+        cls, records: Sequence[AuditRecord], *, measure: Measure = "GCIG", ax: Any = None
     ) -> Self:
         """Draw audits of several models on the same rows."""
         points = [TradeOff.of_audit(record, record.subject.model_name) for record in records]
@@ -281,32 +280,25 @@ class ParetoDisplay(Display):
         results: Sequence[FoldResult],
         *,
         labels: Mapping[str, str] | None = None,
-        measure: Literal["GCIG", "EO gap"] = "GCIG",
+        measure: Measure = "GCIG",
         ax: Any = None,
     ) -> Self:
         """Draw a comparison on one table, as means over folds."""
         points = [m.trade_off for methods in summarise(results, labels).values() for m in methods]
         return cls(points).plot(ax, measure=measure)
 
-    def plot(self, ax: Any = None, *, measure: Literal["GCIG", "EO gap"] = "GCIG") -> Self:
+    def plot(self, ax: Any = None, *, measure: Measure = "GCIG") -> Self:
         """Draw on ``ax``, or on a new figure; up and to the left is better."""
         ax = _axes_of(ax)
-        points = [(p.gap(measure), p) for p in self.points]
-        points = [(v, p) for v, p in points if math.isfinite(v + p.auc)]
-        series = list(dict.fromkeys(p.series for _, p in points))
-
-        def draw(pairs: Sequence[tuple[float, float]], **style: Any) -> None:
-            ax.plot([value for value, _ in pairs], [auc for _, auc in pairs], **style)
-
-        for i, name in enumerate(series):
-            style = {**_mark(i), "linestyle": "none"}
-            own = [(v, p) for v, p in points if p.series == name]
-            draw([(v, p.auc) for v, p in own if not p.collapsed], label=_literal(name), **style)
-            draw([(v, p.auc) for v, p in own if p.collapsed], fillstyle="none", **style)
-        sound = [(v, p.auc) for v, p in points if not p.collapsed]
-        on_front = pareto_front([(-v, a) for v, a in sound])
-        front = sorted(pair for pair, on in zip(sound, on_front, strict=True) if on)
-        draw(front, color="0.5", linestyle="--", linewidth=1, zorder=0)
+        points = [p for p in self.points if math.isfinite(p.gap(measure) + p.auc)]
+        for i, name in enumerate(dict.fromkeys(p.series for p in points)):
+            for collapsed, style in ((False, {"label": _literal(name)}), (True, {"fillstyle": "none"})):
+                own = [p for p in points if p.series == name and p.collapsed == collapsed]
+                place = [p.gap(measure) for p in own], [p.auc for p in own]
+                ax.plot(*place, linestyle="none", **_mark(i), **style)
+        front = front_line(points, measure)
+        line = {"color": "0.5", "linestyle": "--", "linewidth": 1, "zorder": 0}
+        ax.plot([gap for gap, _ in front], [auc for _, auc in front], **line)
         ax.set_xlim(left=0)
         ax.set_ylabel("AUC")
         return self._finish(ax, measure)

@@ -183,11 +183,7 @@ def pooled_rate(parts: Sequence[GroupRates], field: str, min_cell: int = SMALLES
 
 def _n_rows(rates: GroupRates, field: str) -> float:
     """Return the denominator of a group's rate."""
-    share = {
-        "tpr": rates.base_rate,
-        "fpr": 1 - rates.base_rate,
-        "ppv": rates.selection_rate,
-    }.get(field, 1.0)
+    share = {"tpr": rates.base_rate, "fpr": 1 - rates.base_rate, "ppv": rates.selection_rate}.get(field, 1.0)
     return 0.0 if math.isnan(share) else float(round(rates.n_rows * share))
 
 

@@ -214,13 +214,11 @@ def _one_line(text: str) -> str:
 
 
 def _csv_value(value: Value) -> str | float | int:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return "" if math.isnan(value) else value
-    if value is None or isinstance(value, int):
-        return "" if value is None else value
-    return _csv_text(entry_text(value))
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str | bool | Entry):
+        return _csv_text(entry_text(value))
+    return value
 
 
 def _csv_text(text: str) -> str:

@@ -21,11 +21,7 @@ from gcig.report.tables import Entry, Table, Value, number_entry
 from gcig.report.trust import models_trust
 
 _PEOPLE = 1000  # the number of people that changes of decisions are stated for
-_GAPS = {
-    "equalized_odds": "EO gap",
-    "equal_opportunity": "TPR gap",
-    "demographic_parity": "selection gap",
-}
+_GAPS = {"equalized_odds": "EO gap", "equal_opportunity": "TPR gap", "demographic_parity": "selection gap"}
 
 
 def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> str:
@@ -47,10 +43,7 @@ def trade_off_page(record: TradeOffRecord, *, title: str, folder: str = "") -> s
 def describe_step(record: TradeOffRecord, before: TradeOffPoint, after: TradeOffPoint) -> str:
     """Describe what a step from one model to another gains and costs, and how many decisions it changes."""
     gap = _GAPS[record.outcome]
-    pairs = [
-        ("GCIG", before.evaluation.gcig, after.evaluation.gcig),
-        (f"the {gap}", before.gap, after.gap),
-    ]
+    pairs = [("GCIG", before.evaluation.gcig, after.evaluation.gcig), (f"the {gap}", before.gap, after.gap)]
     bought = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b < a]
     paid = [f"{name} from {number(a)} to {number(b)}" for name, a, b in pairs if b > a]
     auc = before.evaluation.auc - after.evaluation.auc
@@ -170,7 +163,7 @@ def _table(record: TradeOffRecord) -> Table:
         "All models of the family",
         notes=[
             '"Up to" is the upper 90 % confidence limit for new rows. A model is on the front if no other '
-            "one is at least as good in AUC, GCIG and the gap.",
+            "one is at least as good in AUC, GCIG and the gap."
         ],
     )
 
@@ -180,13 +173,8 @@ def _explorer(record: TradeOffRecord, folder: str) -> RowExplorer:
     views = []
     for point in record.points:
         better = [other for other in front if other.evaluation.auc > point.evaluation.auc]
-        views.append(
-            RowView(
-                _key(point),
-                _name(point).capitalize(),
-                _details(record, point, better[-1] if better else None, folder),
-            )
-        )
+        details = _details(record, point, better[-1] if better else None, folder)
+        views.append(RowView(_key(point), _name(point).capitalize(), details))
     return RowExplorer(views, label="Model")
 
 
@@ -194,8 +182,9 @@ def _details(
     record: TradeOffRecord, point: TradeOffPoint, previous: TradeOffPoint | None, folder: str
 ) -> list[Block]:
     found, plain = point.evaluation, record.points[0]
+    lost = f"lost: {estimate(point.auc_lost, 4)}" if point.number else "no fairness term"
     figures = [
-        ("AUC", number(found.auc, 4), _loss(point)),
+        ("AUC", number(found.auc, 4), lost),
         ("GCIG", number(found.gcig), f"at most {number(point.gcig_limit)} with 90 % confidence"),
         (_GAPS[record.outcome], number(point.gap), f"at most {number(point.gap_limit)} with 90 % confidence"),
         ("F1", number(found.f1), f"balanced accuracy {number(found.balanced_accuracy)}"),
@@ -216,30 +205,15 @@ def _details(
     return blocks
 
 
-def _loss(point: TradeOffPoint) -> str:
-    if point.number == 0:
-        return "no fairness term"
-    return f"lost: {estimate(point.auc_lost, 4)}"
-
-
 def _groups(record: TradeOffRecord, point: TradeOffPoint) -> Table:
     plain = record.points[0].evaluation
-    rows: list[tuple[Value, ...]] = [
-        (
-            rates.group,
-            rates.n_rows,
-            *(
-                Entry(
-                    number(getattr(rates, name)),
-                    getattr(rates, name),
-                    f"plain {number(getattr(before, name))}",
-                )
-                for name in ("selection_rate", "tpr", "fpr")
-            ),
-        )
-        for rates, before in zip(point.evaluation.groups, plain.groups, strict=True)
-        if rates.n_rows >= SMALLEST_CELL
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for rates, before in zip(point.evaluation.groups, plain.groups, strict=True):
+        if rates.n_rows >= SMALLEST_CELL:
+            names = ("selection_rate", "tpr", "fpr")
+            pairs = [(getattr(rates, name), getattr(before, name)) for name in names]
+            entries = (Entry(number(rate), rate, f"plain {number(old)}") for rate, old in pairs)
+            rows.append((rates.group, rates.n_rows, *entries))
     return Table(("group", "rows", "selection rate", "TPR", "FPR"), rows, "Decisions by group")
 
 

@@ -30,7 +30,7 @@ def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
     """
     rows: list[tuple[Value, ...]] = []
     for item in TRUST_NUMBERS:
-        found = [_interval(model, item.field) for model in models.values()]
+        found = [interval_of(model, item.field) for model in models.values()]
         entries = [_entry(interval, item, found[0]) for interval in found]
         why = next((why for m in models.values() if (why := m.undefined.get(item.field))), "")
         if any(not math.isnan(interval.value) for interval in found):
@@ -83,7 +83,8 @@ def _worse(item: TrustNumber, before: Interval, after: Interval) -> bool:
     return not overlap(before, after) and bool(item.describe_change(before.value, after.value))
 
 
-def _interval(found: Evaluation | GcigAudit, field: str) -> Interval:
+def interval_of(found: Evaluation | GcigAudit, field: str) -> Interval:
+    """Return a figure with its interval, which only some figures have."""
     value = getattr(found, field)
     if isinstance(value, Interval):
         return value

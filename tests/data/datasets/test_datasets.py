@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
-from gcig.data.datasets import registry, shipped
+from gcig.data.datasets import registry
 from gcig.data.datasets.dataset import DatasetCard
 from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
 
@@ -319,8 +319,8 @@ def test_nothing_reaches_the_html_unescaped(words):
 
 def test_manifest_matches_the_shipped_files():
     folder = ROOT / "src" / "gcig" / "data" / "datasets" / "files"
-    manifest = shipped.manifest()
-    assert {path.name for path in folder.iterdir()} == {*manifest, shipped.MANIFEST}
+    manifest = registry.manifest()
+    assert {path.name for path in folder.iterdir()} == {*manifest, registry.MANIFEST}
     for file, facts in manifest.items():
         content = (folder / file).read_bytes()
         assert sha256(content).hexdigest() == facts["sha256"]
@@ -330,15 +330,15 @@ def test_manifest_matches_the_shipped_files():
 
 
 def test_a_damaged_file_is_not_read(monkeypatch):
-    facts = {**shipped.manifest(), "german.csv.gz": {"sha256": "0" * 64}}
-    monkeypatch.setattr(shipped, "manifest", lambda: facts)
+    facts = {**registry.manifest(), "german.csv.gz": {"sha256": "0" * 64}}
+    monkeypatch.setattr(registry, "manifest", lambda: facts)
     with pytest.raises(ValueError, match=r"german\.csv\.gz is damaged.*Reinstall gcig"):
-        shipped.read_shipped("german")
+        registry.read_shipped("german")
 
 
 @pytest.mark.parametrize("name", ["adult", "german", "compas", "bank"])
 def test_writing_a_shipped_table_again_gives_the_same_table(name):
-    table = gzip.decompress(shipped.shipped_bytes(name))
+    table = gzip.decompress(registry.shipped_bytes(name))
     header, *rows = csv.reader(io.StringIO(table.decode("utf-8"), newline=""))
     assert build_data.table_to_csv(build_data.Table(header, rows)) == table
     assert header == build_data.columns_of("compas-paper" if name == "compas" else name)
@@ -418,9 +418,9 @@ def test_a_raw_file_with_another_hash_is_refused():
 def test_check_finds_a_changed_file_and_passes_the_same(tmp_path):
     content = build_data.compress(b"a\n1\n")
     facts = {"sha256": build_data.sha(content), "table_sha256": build_data.sha(b"a\n1\n"), "rows": 1}
-    (tmp_path / shipped.MANIFEST).write_text(json.dumps({"t.csv.gz": facts}))
+    (tmp_path / registry.MANIFEST).write_text(json.dumps({"t.csv.gz": facts}))
     (tmp_path / "t.csv.gz").write_bytes(content)
-    built = {"t.csv.gz": content, shipped.MANIFEST: b"{}"}
+    built = {"t.csv.gz": content, registry.MANIFEST: b"{}"}
     assert build_data.differences(built, tmp_path) == []
     other = {**built, "t.csv.gz": build_data.compress(b"a\n2\n")}
     assert build_data.differences(other, tmp_path) == ["t.csv.gz: differs from the raw files"]
@@ -429,7 +429,7 @@ def test_check_finds_a_changed_file_and_passes_the_same(tmp_path):
         "t.csv.gz: differs from the manifest",
         "t.csv.gz: differs from the raw files",
     ]
-    assert build_data.differences({shipped.MANIFEST: b""}, tmp_path)
+    assert build_data.differences({registry.MANIFEST: b""}, tmp_path)
 
 
 # The how-to -----------------------------------------------------------------------------------------------

@@ -8,31 +8,9 @@ from markupsafe import Markup
 
 from gcig.records import Interval
 from gcig.records.formatting import number, signed
-from gcig.report.charts.drawing import (
-    LABELS,
-    NOTHING,
-    WIDTH,
-    Marks,
-    Scale,
-    bar,
-    chart,
-    colour,
-    element,
-    empty_chart,
-    finite,
-    fitted,
-    horizontal,
-    join,
-    label_line,
-    marker,
-    scale_for,
-    text,
-    vertical,
-    whisker,
-    x_axis,
-)
+from gcig.report.charts import drawing as svg
 
-_LEFT, _RIGHT = LABELS + 10, WIDTH - 14  # the ends of the axis
+_LEFT, _RIGHT = svg.LABELS + 10, svg.WIDTH - 14  # the ends of the axis
 _LINE = 24.0  # height of a column's line
 _WATERFALL_LABELS = 152.0  # width of the names in a waterfall, which include the entry of the row
 _AMOUNTS = 56.0  # room at the right of a waterfall for the amount of a bar that ends there
@@ -51,17 +29,17 @@ def attribution_profiles(
     >>> attribution_profiles(["age"], {"men": [0.2], "women": [-0.1]}).startswith("<svg")
     True
     """
-    marks = Marks(list(profiles), order)
-    values = finite(v for row in profiles.values() for v in row)
+    marks = svg.Marks(list(profiles), order)
+    values = svg.finite(v for row in profiles.values() for v in row)
 
-    def draw(i: int, scale: Scale, y: float) -> Markup:
+    def draw(i: int, scale: svg.Scale, y: float) -> Markup:
         seen = {group: row[i] for group, row in profiles.items() if math.isfinite(row[i])}
         places = [scale(value) for value in seen.values()]
-        link = NOTHING
+        link = svg.NOTHING
         if len(seen) > 1:
-            link = horizontal(y, min(places), max(places), class_="axis", stroke_width=2)
+            link = svg.horizontal(y, min(places), max(places), class_="axis", stroke_width=2)
         tooltips = {group: f"{columns[i]}, {group}: {number(value)}" for group, value in seen.items()}
-        return join(link, *(marks.draw(g, scale(v), y, label=tooltips[g]) for g, v in seen.items()))
+        return svg.join(link, *(marks.draw(g, scale(v), y, label=tooltips[g]) for g, v in seen.items()))
 
     texts = [
         f"{column}: " + ", ".join(f"{group} {number(row[i])}" for group, row in profiles.items())
@@ -83,34 +61,31 @@ def estimates(
 
     If the names are groups, ``order`` lists all groups of the page, and bars have their colours and marks.
     """
-    numbers = finite(v for i in values for v in (i.value, i.low, i.high))
-    marks = Marks(names, order)
+    numbers = svg.finite(v for i in values for v in (i.value, i.low, i.high))
+    marks = svg.Marks(names, order)
 
-    def draw(i: int, scale: Scale, y: float) -> Markup:
+    def draw(i: int, scale: svg.Scale, y: float) -> Markup:
         name, found = names[i], values[i]
         if not math.isfinite(found.value):
-            return NOTHING
+            return svg.NOTHING
         start, stop = sorted((scale(0.0), scale(found.value)))
         shade = 0.75 if order else 0.45  # an interval must stand out from the bar behind it
         tooltip = f"{name}: {number(found.value)}"
-        drawn = bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=shade)
-        parts = [element("g", drawn, class_="plain")]
+        drawn = svg.bar(start, stop, y, tooltip, height=12.0, fill="currentColor", opacity=shade)
+        parts = [svg.element("g", drawn, class_="plain")]
         if order:
             parts = [marks.coloured(name, drawn), marks.draw(name, scale(found.value), y)]
         if math.isfinite(found.low + found.high):
-            parts.append(whisker(scale(found.low), scale(found.high), y))
-        return join(*parts)
+            parts.append(svg.whisker(scale(found.low), scale(found.high), y))
+        return svg.join(*parts)
 
     texts = [f"{name} {number(found.value)}" for name, found in zip(names, values, strict=True)]
-    numbers = numbers if finite(found.value for found in values) else []
-    return _rows(names, numbers, draw, title, label, texts, rules=finite([reference]))
+    numbers = numbers if svg.finite(found.value for found in values) else []
+    return _rows(names, numbers, draw, title, label, texts, rules=svg.finite([reference]))
 
 
 def difference_boxes(
-    names: Sequence[str],
-    quantiles: Sequence[Sequence[float]],
-    *,
-    sides: tuple[str, str] | None = None,
+    names: Sequence[str], quantiles: Sequence[Sequence[float]], *, sides: tuple[str, str] | None = None
 ) -> Markup:
     """Draw the distribution over rows of the difference between the groups, one box per column.
 
@@ -120,29 +95,29 @@ def difference_boxes(
     >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
     1
     """
-    drawn = [q for q in quantiles if len(q) == 5 and len(finite(q)) == 5]
+    drawn = [q for q in quantiles if len(q) == 5 and len(svg.finite(q)) == 5]
 
-    def draw(i: int, scale: Scale, y: float) -> Markup:
+    def draw(i: int, scale: svg.Scale, y: float) -> Markup:
         name, found = names[i], quantiles[i]
         if found not in drawn:
-            return NOTHING
+            return svg.NOTHING
         low, first, middle, third, high = (scale(v) for v in found)
         half = f"half of the rows {number(found[1])} to {number(found[3])}"
         tooltip = f"{name}: median {number(found[2])}, {half}"
-        box = bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
-        line = vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
-        return element("g", whisker(low, high, y), box, line, class_="plain")
+        box = svg.bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
+        line = svg.vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
+        return svg.element("g", svg.whisker(low, high, y), box, line, class_="plain")
 
-    above = NOTHING
+    above = svg.NOTHING
     if sides:
-        room = (WIDTH - LABELS - 40) / 2
-        above = join(
-            text(f"\u2190 {fitted(sides[0], room)}", _LEFT, 12, class_="label"),
-            text(f"{fitted(sides[1], room)} \u2192", _RIGHT, 12, anchor="end", class_="label"),
+        room = (svg.WIDTH - svg.LABELS - 40) / 2
+        above = svg.join(
+            svg.text(f"\u2190 {svg.fitted(sides[0], room)}", _LEFT, 12, class_="label"),
+            svg.text(f"{svg.fitted(sides[1], room)} \u2192", _RIGHT, 12, anchor="end", class_="label"),
         )
     return _rows(
         names,
-        finite(v for q in drawn for v in q),
+        svg.finite(v for q in drawn for v in q),
         draw,
         "Difference of the reasons, per column",
         "difference of the normalised attributions",
@@ -159,12 +134,12 @@ def difference_boxes(
 def _rows(
     names: Sequence[str],
     values: Sequence[float],
-    draw: Callable[[int, Scale, float], Markup],
+    draw: Callable[[int, svg.Scale, float], Markup],
     title: str,
     label: str,
     texts: Sequence[str],
     *,
-    above: Markup = NOTHING,
+    above: Markup = svg.NOTHING,
     top: float = 6.0,
     rules: Sequence[float] = (),
 ) -> Markup:
@@ -173,21 +148,21 @@ def _rows(
     ``draw`` draws the row with a number at a height; ``texts`` describe the rows to screen readers.
     """
     if not names or not values:
-        return empty_chart(title)
-    scale = scale_for([*values, *rules], _LEFT, _RIGHT, include=[0.0], margin=0.08)
+        return svg.empty_chart(title)
+    scale = svg.scale_for([*values, *rules], _LEFT, _RIGHT, include=[0.0], margin=0.08)
     bottom = top + _LINE * len(names)
     rows = []
     for i, name in enumerate(names):
         y = top + _LINE * (i + 0.5)
-        rows += [label_line(name, y), draw(i, scale, y)]
+        rows += [svg.label_line(name, y), draw(i, scale, y)]
     dashed = {"class_": "axis", "stroke_dasharray": "5 3", "stroke_width": 1.5}
-    return chart(
+    return svg.chart(
         bottom + 40,
         above,
-        x_axis(scale, top, bottom, label),
-        vertical(scale(0.0), top, bottom, class_="axis"),
+        svg.x_axis(scale, top, bottom, label),
+        svg.vertical(scale(0.0), top, bottom, class_="axis"),
         *rows,
-        *(vertical(scale(at), top, bottom, **dashed) for at in rules),
+        *(svg.vertical(scale(at), top, bottom, **dashed) for at in rules),
         title=title,
         description="; ".join(texts),
     )
@@ -212,21 +187,25 @@ def waterfall(
     2
     """
     title = f"Reasons compared with {group}"
-    if not names or not math.isfinite(start) or len(finite(values)) < len(values):
-        return empty_chart(title)
+    if not names or not math.isfinite(start) or len(svg.finite(values)) < len(values):
+        return svg.empty_chart(title)
     ends = [start]
     for value in values:
         ends.append(ends[-1] + value)
-    thresholds = finite([threshold])
-    scale = scale_for([*ends, *thresholds, *limits], _WATERFALL_LABELS + 10, WIDTH - _AMOUNTS, margin=0.04)
+    thresholds = svg.finite([threshold])
+    scale = svg.scale_for(
+        [*ends, *thresholds, *limits], _WATERFALL_LABELS + 10, svg.WIDTH - _AMOUNTS, margin=0.04
+    )
     top = 34.0
     bottom = top + _LINE * (len(names) + 2)
-    parts = [x_axis(scale, top, bottom, "score (logits)")]
+    parts = [svg.x_axis(scale, top, bottom, "score (logits)")]
     for each in thresholds:
         at = scale(each)
-        parts.append(vertical(at, top - 4, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5))
-        anchor = "start" if at < WIDTH - 80 else "end"
-        parts.append(text("threshold", at, top - 12, anchor=anchor, class_="label"))
+        parts.append(
+            svg.vertical(at, top - 4, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5)
+        )
+        anchor = "start" if at < svg.WIDTH - 80 else "end"
+        parts.append(svg.text("threshold", at, top - 12, anchor=anchor, class_="label"))
     parts.append(_end(scale, start, top + _LINE / 2, index, f"typical: {group}", hollow=True))
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
         parts.append(_step(scale, ends[i], value, name, top + _LINE * (i + 1.5), index))
@@ -234,26 +213,26 @@ def waterfall(
     description = f"from {number(start)} at the reference of {group} to {number(ends[-1])}: " + ", ".join(
         f"{name} {number(value)}" for name, value in zip(names, values, strict=True)
     )
-    return chart(bottom + 40, *parts, title=title, description=description)
+    return svg.chart(bottom + 40, *parts, title=title, description=description)
 
 
-def _step(scale: Scale, start: float, value: float, name: str, y: float, index: int) -> Markup:
+def _step(scale: svg.Scale, start: float, value: float, name: str, y: float, index: int) -> Markup:
     """Draw the bar of one column: filled if it raises the score, hollow if it lowers it."""
     left, right = sorted((scale(start), scale(start + value)))
     paint: dict[str, Any] = {"fill": "currentColor", "opacity": 0.8} if value >= 0 else {"fill": "none"}
     paint |= {"stroke": "currentColor", "stroke_width": 1.3}
-    drawn = bar(left, max(right, left + 1), y, f"{name}: {number(value)}", **paint)
-    link = vertical(scale(start), y - _LINE + 7, y - 7, class_="grid")
-    amount = text(signed(value), right + 5, y, class_="label")
-    name_line = label_line(name, y, _WATERFALL_LABELS)
-    return join(link, name_line, element("g", drawn, class_=colour(index)), amount)
+    drawn = svg.bar(left, max(right, left + 1), y, f"{name}: {number(value)}", **paint)
+    link = svg.vertical(scale(start), y - _LINE + 7, y - 7, class_="grid")
+    amount = svg.text(signed(value), right + 5, y, class_="label")
+    name_line = svg.label_line(name, y, _WATERFALL_LABELS)
+    return svg.join(link, name_line, svg.element("g", drawn, class_=svg.colour(index)), amount)
 
 
-def _end(scale: Scale, value: float, y: float, index: int, name: str, *, hollow: bool) -> Markup:
+def _end(scale: svg.Scale, value: float, y: float, index: int, name: str, *, hollow: bool) -> Markup:
     """Draw the mark of the score at the beginning or the end of a waterfall."""
     shown, x = number(value, 2), scale(value)
-    return join(
-        label_line(name, y, _WATERFALL_LABELS),
-        marker(index, x, y, hollow=hollow, size=5.5, label=f"{name}: {shown}"),
-        text(shown, x + 10, y, class_="strong"),
+    return svg.join(
+        svg.label_line(name, y, _WATERFALL_LABELS),
+        svg.marker(index, x, y, hollow=hollow, size=5.5, label=f"{name}: {shown}"),
+        svg.text(shown, x + 10, y, class_="strong"),
     )

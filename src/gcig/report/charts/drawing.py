@@ -291,12 +291,14 @@ def x_axis(scale: Scale, top: float, bottom: float, label: str = "", *, whole: b
     """Draw vertical grid lines with their values (only whole ones if ``whole``), and the name of the axis."""
     values = [value for value in ticks(scale) if not whole or value == round(value)]
     values = _separate(values, scale)
-    lines = [
-        join(vertical(scale(v), top, bottom, class_="grid"), _tick(shown, scale(v), bottom + 12))
-        for v, shown in zip(values, tick_labels(values), strict=True)
-    ]
-    name = text(label, (scale.start + scale.stop) / 2, bottom + 30, anchor="middle", class_="label")
-    return join(*lines, *([name] if label else []))
+    style = {"anchor": "middle", "class_": "label"}
+    parts = []
+    for v, shown in zip(values, tick_labels(values), strict=True):
+        parts.append(vertical(scale(v), top, bottom, class_="grid"))
+        parts.append(text(shown, _middle(shown, scale(v)), bottom + 12, **style))
+    if label:
+        parts.append(text(label, (scale.start + scale.stop) / 2, bottom + 30, **style))
+    return join(*parts)
 
 
 def _separate(values: list[float], scale: Scale) -> list[float]:
@@ -313,12 +315,8 @@ def _separate(values: list[float], scale: Scale) -> list[float]:
     return values[zero : zero + 1]
 
 
-def _tick(shown: str, x: float, y: float) -> Markup:
-    """Draw the value of a tick below it, moved inside the chart at its ends."""
-    return text(shown, _middle(shown, x), y, anchor="middle", class_="label")
-
-
 def _middle(shown: str, x: float) -> float:
+    """Return the middle of a tick's value: below the tick, but moved inside the chart at its ends."""
     half = text_width(shown) / 2 + 2
     return min(max(x, half), WIDTH - half)
 

@@ -7,27 +7,7 @@ from markupsafe import Markup
 
 from gcig.records import Interval
 from gcig.records.formatting import count, estimate, number, percent
-from gcig.report.charts.drawing import (
-    LABELS,
-    WIDTH,
-    Marks,
-    Scale,
-    chart,
-    dash,
-    element,
-    empty_chart,
-    finite,
-    fitted,
-    horizontal,
-    join,
-    label_line,
-    scale_for,
-    text,
-    vertical,
-    whisker,
-    x_axis,
-    y_axis,
-)
+from gcig.report.charts import drawing as svg
 
 _RATE_LINE = 17.0  # height of a group's line in a block of rates
 _PANEL, _GAP = 58.0, 22.0  # heights of a group's histogram and of the space above it
@@ -42,17 +22,19 @@ def gauge(
     """
     title = "Measured value and value expected by chance"
     if not math.isfinite(value.value):
-        return empty_chart(title)
-    limits = finite([limit])
-    numbers = finite(
+        return svg.empty_chart(title)
+    limits = svg.finite([limit])
+    numbers = svg.finite(
         [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high, comparable]
     )
-    x = scale_for([*numbers, *limits], 14.0, WIDTH - 14, include=[0.0], margin=0.1)
+    x = svg.scale_for([*numbers, *limits], 14.0, svg.WIDTH - 14, include=[0.0], margin=0.1)
     top, bottom = 18.0 if limits else 4.0, 132.0
-    parts = [x_axis(x, top, bottom)]
+    parts = [svg.x_axis(x, top, bottom)]
     for each in limits:
-        rule = vertical(x(each), top, bottom, stroke="currentColor", stroke_width=1.5, stroke_dasharray="5 3")
-        parts.append(element("g", rule, _label(f"limit {number(each)}", x(each), 8.0), class_="limit"))
+        rule = svg.vertical(
+            x(each), top, bottom, stroke="currentColor", stroke_width=1.5, stroke_dasharray="5 3"
+        )
+        parts.append(svg.element("g", rule, _label(f"limit {number(each)}", x(each), 8.0), class_="limit"))
     if math.isfinite(noise_floor.value):
         parts.append(_chance(noise_floor, x, bottom))
     if comparable is not None and math.isfinite(comparable):
@@ -60,39 +42,41 @@ def gauge(
         parts.append(_dot(x(comparable), 84.0, tooltip, hollow=True))
     if math.isfinite(value.low + value.high):
         thick = {"stroke": "currentColor", "stroke_width": 5.0, "opacity": 0.45}
-        parts.append(element("g", horizontal(46.0, x(value.low), x(value.high), **thick), class_="plain"))
+        parts.append(
+            svg.element("g", svg.horizontal(46.0, x(value.low), x(value.high), **thick), class_="plain")
+        )
     parts.append(_dot(x(value.value), 46.0, f"GCIG: {estimate(value)}"))
     parts.append(_label(f"GCIG {number(value.value)}", x(value.value), 26.0, strong=True))
     description = f"GCIG {estimate(value)}; by chance alone {estimate(noise_floor)}"
     if limits:
         description += f"; limit {number(limits[0])}"
-    return chart(bottom + 26, *parts, title=title, description=description)
+    return svg.chart(bottom + 26, *parts, title=title, description=description)
 
 
 def _dot(x: float, y: float, label: str, *, hollow: bool = False) -> Markup:
     """Draw the mark of a value that belongs to no group."""
     paint = {"fill": "none" if hollow else "currentColor", "stroke": "currentColor"}
     paint |= {"class_": "hollow"} if hollow else {}
-    dot = element("circle", element("title", label), cx=x, cy=y, r=6.5, stroke_width=1.6, **paint)
-    return element("g", dot, class_="plain")
+    dot = svg.element("circle", svg.element("title", label), cx=x, cy=y, r=6.5, stroke_width=1.6, **paint)
+    return svg.element("g", dot, class_="plain")
 
 
-def _chance(floor: Interval, x: Scale, bottom: float) -> Markup:
+def _chance(floor: Interval, x: svg.Scale, bottom: float) -> Markup:
     low, high = (v if math.isfinite(v) else floor.value for v in (floor.low, floor.high))
-    band = element(
+    band = svg.element(
         "rect", x=x(low), y=66.0, width=max(x(high) - x(low), 1.0), height=bottom - 66.0, class_="wash"
     )
-    return join(
+    return svg.join(
         band,
-        whisker(x(low), x(high), 84.0),
-        vertical(x(floor.value), 76.0, 92.0, class_="axis", stroke_width=2.0),
+        svg.whisker(x(low), x(high), 84.0),
+        svg.vertical(x(floor.value), 76.0, 92.0, class_="axis", stroke_width=2.0),
         _label(f"by chance alone {number(floor.value)}", x(floor.value), 108.0),
     )
 
 
 def _label(words: str, x: float, y: float, *, strong: bool = False) -> Markup:
-    anchor = "start" if x < WIDTH / 3 else "end" if x > 2 * WIDTH / 3 else "middle"
-    return text(words, x, y, anchor=anchor, class_="strong" if strong else "label")
+    anchor = "start" if x < svg.WIDTH / 3 else "end" if x > 2 * svg.WIDTH / 3 else "middle"
+    return svg.text(words, x, y, anchor=anchor, class_="strong" if strong else "label")
 
 
 def disparity_histogram(
@@ -110,9 +94,9 @@ def disparity_histogram(
     title = "Disparity of the rows of each group"
     drawn = {g: list(c) for g, c in counts.items() if len(c) == len(edges) - 1 and sum(c) > 0}
     if len(edges) < 2 or not all(math.isfinite(e) for e in edges) or not drawn:
-        return empty_chart(title)
-    scale = Scale(float(edges[0]), float(edges[-1]), 14.0, WIDTH - 14)
-    marks = Marks(list(counts), order)
+        return svg.empty_chart(title)
+    scale = svg.Scale(float(edges[0]), float(edges[-1]), 14.0, svg.WIDTH - 14)
+    marks = svg.Marks(list(counts), order)
     panels, descriptions, bottom = [], [], 0.0
     for group, bins in drawn.items():
         top = bottom + _GAP
@@ -121,10 +105,10 @@ def disparity_histogram(
         mean = (means or {}).get(group, math.nan)
         descriptions.append(f"{group}: mean {number(mean)}")
         if math.isfinite(mean):
-            panels.append(vertical(scale(mean), top, bottom, class_="axis", stroke_dasharray="4 3"))
-    return chart(
+            panels.append(svg.vertical(scale(mean), top, bottom, class_="axis", stroke_dasharray="4 3"))
+    return svg.chart(
         bottom + 40,
-        x_axis(scale, _GAP, bottom, "disparity of a row"),
+        svg.x_axis(scale, _GAP, bottom, "disparity of a row"),
         *panels,
         title=title,
         description="; ".join(descriptions),
@@ -132,13 +116,13 @@ def disparity_histogram(
 
 
 def _panel(
-    marks: Marks, group: str, edges: Sequence[float], bins: list[int], scale: Scale, base: float
+    marks: svg.Marks, group: str, edges: Sequence[float], bins: list[int], scale: svg.Scale, base: float
 ) -> Markup:
     most = max(bins)
     bars = [
-        element(
+        svg.element(
             "rect",
-            element("title", f"{number(edges[k])} to {number(edges[k + 1])}: {count(n)} rows"),
+            svg.element("title", f"{number(edges[k])} to {number(edges[k + 1])}: {count(n)} rows"),
             x=scale(edges[k]) + 0.5,
             y=base - _PANEL * n / most,
             width=max(scale(edges[k + 1]) - scale(edges[k]) - 1, 0.5),
@@ -149,12 +133,12 @@ def _panel(
         for k, n in enumerate(bins)
         if n
     ]
-    return join(
+    return svg.join(
         marks.coloured(group, *bars),
-        horizontal(base, scale.start, scale.stop, class_="axis"),
-        text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
-        marks.draw(group, WIDTH - 20, base - _PANEL - 8),
-        text(fitted(group, WIDTH - 190), WIDTH - 30, base - _PANEL - 8, anchor="end"),
+        svg.horizontal(base, scale.start, scale.stop, class_="axis"),
+        svg.text(f"highest bar: {percent(most / sum(bins))}", scale.start, base - _PANEL - 8, class_="label"),
+        marks.draw(group, svg.WIDTH - 20, base - _PANEL - 8),
+        svg.text(svg.fitted(group, svg.WIDTH - 190), svg.WIDTH - 30, base - _PANEL - 8, anchor="end"),
     )
 
 
@@ -172,27 +156,27 @@ def roc_curves(
     drawn = {g: [(a, b) for a, b in c if math.isfinite(a + b)] for g, c in curves.items()}
     drawn = {g: c for g, c in drawn.items() if len(c) > 1}
     if not drawn:
-        return empty_chart(title)
-    marks = Marks(list(curves), order)
+        return svg.empty_chart(title)
+    marks = svg.Marks(list(curves), order)
     top = marks.height + 8
-    left, right = 40.0, WIDTH - 30
-    x, y = Scale(0, 1, left, right), Scale(0, 1, top + right - left, top)
+    left, right = 40.0, svg.WIDTH - 30
+    x, y = svg.Scale(0, 1, left, right), svg.Scale(0, 1, top + right - left, top)
     paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2}
     parts = []
     for group, points in drawn.items():
         path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
-        line = element("path", d=path, **paint, stroke_dasharray=dash(marks.index(group)))
+        line = svg.element("path", d=path, **paint, stroke_dasharray=svg.dash(marks.index(group)))
         parts.append(marks.coloured(group, line))
     for group, (fpr, tpr) in (operating or {}).items():
         if group in drawn and math.isfinite(fpr + tpr):
             tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"
             parts.append(marks.draw(group, x(fpr), y(tpr), size=5.5, label=tooltip))
-    chance = element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
-    return chart(
+    chance = svg.element("line", x1=x(0), y1=y(0), x2=x(1), y2=y(1), class_="axis", stroke_dasharray="2 4")
+    return svg.chart(
         y(0) + 40,
         marks.legend(),
-        x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
-        y_axis(y, left, right),
+        svg.x_axis(x, y(1), y(0), "false positive rate (across), true positive rate (up)"),
+        svg.y_axis(y, left, right),
         chance,
         *parts,
         title=title,
@@ -207,25 +191,25 @@ def group_rates(
     order: Sequence[str] = (),
 ) -> Markup:
     """Draw one block per rate, with one mark and interval per group; ``order`` as in `Marks`."""
-    marks = Marks(list(dict.fromkeys(g for block in rates.values() for g in block)), order)
+    marks = svg.Marks(list(dict.fromkeys(g for block in rates.values() for g in block)), order)
     if not any(math.isfinite(i.value) for block in rates.values() for i in block.values()):
-        return empty_chart(title)
-    scale = Scale(0, 1, LABELS + 10, WIDTH - 14)
+        return svg.empty_chart(title)
+    scale = svg.Scale(0, 1, svg.LABELS + 10, svg.WIDTH - 14)
     start = top = marks.height + 8
     parts, descriptions = [], []
     for rate, block in rates.items():
         height = max(_RATE_LINE * len(block), _RATE_LINE) + 10
-        parts.append(label_line(rate, top + height / 2, margin=0.0))
+        parts.append(svg.label_line(rate, top + height / 2, margin=0.0))
         for k, (group, found) in enumerate(block.items()):
             y, tooltip = top + 5 + _RATE_LINE * (k + 0.5), f"{rate}, {group}: {estimate(found)}"
             parts.append(marks.estimate(group, found, scale, y, label=tooltip))
         top += height
         descriptions.append(f"{rate}: " + ", ".join(f"{g} {number(i.value)}" for g, i in block.items()))
-        parts.append(horizontal(top, 8.0, WIDTH - 14, class_="grid"))
-    return chart(
+        parts.append(svg.horizontal(top, 8.0, svg.WIDTH - 14, class_="grid"))
+    return svg.chart(
         top + 40,
         marks.legend(),
-        x_axis(scale, start, top, "share of rows"),
+        svg.x_axis(scale, start, top, "share of rows"),
         *parts,
         title=title,
         description="; ".join(descriptions),

@@ -1,7 +1,7 @@
-"""Charts that compare models: the trade-off of ranking and fairness, and GCIG under several references."""
+"""Charts that compare models: trade-offs, GCIG under several references, curves and scatter plots."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -10,29 +10,13 @@ from markupsafe import Markup
 from gcig.records import AuditRecord, RobustnessFigure
 from gcig.records.formatting import estimate, number
 from gcig.records.trade_off import pareto_front
-from gcig.report.charts.drawing import (
-    LABELS,
-    WIDTH,
-    Marks,
-    Scale,
-    bar,
-    chart,
-    element,
-    empty_chart,
-    finite,
-    horizontal,
-    join,
-    label_line,
-    scale_for,
-    text,
-    vertical,
-    x_axis,
-    y_axis,
-)
+from gcig.report.charts import drawing as svg
 
 Measure: TypeAlias = Literal["GCIG", "EO gap"]
 OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
+_CURVES = 220.0  # height of a panel with curves
+_LEFT, _RIGHT = 52.0, svg.WIDTH - 14  # the ends of the axis below a trade-off or curves
 _NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
 _SHIFT = 7.0  # vertical distance of two models' marks from the middle of their row
@@ -75,6 +59,18 @@ class TradeOff:
         )
 
 
+def front_line(points: Sequence[TradeOff], measure: Measure) -> list[tuple[float, float]]:
+    """Return gap and AUC of the models on the Pareto front, by increasing gap; collapsed ones are not on it.
+
+    >>> plain, fair, poor = TradeOff("", 0.91, 0.16), TradeOff("", 0.90, 0.05), TradeOff("", 0.8, 0.2)
+    >>> front_line([plain, fair, poor], "GCIG")
+    [(0.05, 0.9), (0.16, 0.91)]
+    """
+    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
+    flags = pareto_front([(-gap, auc) for gap, auc in sound])
+    return sorted(pair for pair, on_front in zip(sound, flags, strict=True) if on_front)
+
+
 def pareto(
     points: Sequence[TradeOff],
     measures: Sequence[Measure] = ("GCIG", "EO gap"),
@@ -91,7 +87,7 @@ def pareto(
     >>> pareto([TradeOff("plain", 0.91, 0.16, 0.14), TradeOff("FairX", 0.90, 0.05, 0.08)]).count("<polyline")
     2
     """
-    marks = Marks(list(dict.fromkeys(p.series for p in points)), order)
+    marks = svg.Marks(list(dict.fromkeys(p.series for p in points)), order)
     parts, top = [marks.legend()], marks.height + 26
     for measure in measures:
         places = [p for p in points if math.isfinite(p.gap(measure) + p.auc)]
@@ -100,26 +96,25 @@ def pareto(
             parts.append(_trade_off_panel(places, marks, measure, floor, top))
             top += _PANEL + 74
     if len(parts) == 1:
-        return empty_chart(title)
+        return svg.empty_chart(title)
     description = "; ".join(
         f"{_full_name(p)}: AUC {number(p.auc)}, GCIG {number(p.gcig)}, EO gap {number(p.eo_gap)}"
         for p in points
     )
-    return chart(top - 30, *parts, title=title, description=description)
+    return svg.chart(top - 30, *parts, title=title, description=description)
 
 
 def _trade_off_panel(
-    points: Sequence[TradeOff], marks: Marks, measure: Measure, floor: float | None, top: float
+    points: Sequence[TradeOff], marks: svg.Marks, measure: Measure, floor: float | None, top: float
 ) -> Markup:
-    bottom, left, right = top + _PANEL, 52.0, WIDTH - 14
+    bottom = top + _PANEL
     limits = [p.gcig_limit if measure == "GCIG" else p.eo_gap_limit for p in points]
-    x = scale_for([*(p.gap(measure) for p in points), *limits], left, right, include=[0.0])
-    y = scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
-    sound = [(p.gap(measure), p.auc) for p in points if not p.collapsed]
-    on_front = pareto_front([(-gap, auc) for gap, auc in sound])
-    kept = sorted(point for point, on in zip(sound, on_front, strict=True) if on)
-    corners = " ".join(f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in kept)
-    line = element("polyline", points=corners, fill="none", class_="axis", stroke_dasharray="5 4")
+    x = svg.scale_for([*(p.gap(measure) for p in points), *limits], _LEFT, _RIGHT, include=[0.0])
+    y = svg.scale_for((v for p in points for v in (p.auc, p.auc_low, p.auc_high)), bottom, top, span=0.02)
+    corners = [f"{x(gap):.2f},{y(auc):.2f}" for gap, auc in front_line(points, measure)]
+    line = svg.element(
+        "polyline", points=" ".join(corners), fill="none", class_="axis", stroke_dasharray="5 4"
+    )
     drawn: list[Markup] = []
     whiskers: list[Markup] = []
     named: list[tuple[float, float]] = []  # marks with their name to the upper right
@@ -131,16 +126,16 @@ def _trade_off_panel(
         named += [at] if free else []
         drawn.append(_linked(mark, p, *at, above=free))
         if not math.isnan(limit):  # an infinite limit reaches the end of the axis
-            whiskers.append(horizontal(at[1], at[0], x(limit), class_="grid whisker"))
+            whiskers.append(svg.horizontal(at[1], at[0], x(limit), class_="grid whisker"))
         if not math.isnan(p.auc_low + p.auc_high):
-            whiskers.append(vertical(at[0], y(p.auc_low), y(p.auc_high), class_="grid whisker"))
-    return join(
-        text("AUC", left, top - 12, anchor="end", class_="label"),
-        x_axis(x, top, bottom, measure),
-        y_axis(y, left, right),
+            whiskers.append(svg.vertical(at[0], y(p.auc_low), y(p.auc_high), class_="grid whisker"))
+    return svg.join(
+        svg.text("AUC", _LEFT, top - 12, anchor="end", class_="label"),
+        svg.x_axis(x, top, bottom, measure),
+        svg.y_axis(y, _LEFT, _RIGHT),
         _floor(x, floor, top, bottom),
         *whiskers,
-        *([line] if kept else []),
+        *([line] if corners else []),
         *drawn,
     )
 
@@ -152,10 +147,10 @@ def _linked(mark: Markup, point: TradeOff, x: float, y: float, *, above: bool) -
     """
     if not point.target:
         return mark
-    room = element("circle", cx=x, cy=y, r=11, fill="transparent")
+    room = svg.element("circle", cx=x, cy=y, r=11, fill="transparent")
     place, anchor = ((x + 8, y - 8), "start") if above else ((x - 8, y + 8), "end")
-    name = text(point.name, *place, anchor=anchor, class_="strong")
-    return element("a", room, mark, name, href=f"#{point.target}")
+    name = svg.text(point.name, *place, anchor=anchor, class_="strong")
+    return svg.element("a", room, mark, name, href=f"#{point.target}")
 
 
 def _full_name(point: TradeOff) -> str:
@@ -163,14 +158,14 @@ def _full_name(point: TradeOff) -> str:
     return f"{name} (collapsed)" if point.collapsed else name
 
 
-def _floor(x: Scale, floor: float | None, top: float, bottom: float) -> Markup:
+def _floor(x: svg.Scale, floor: float | None, top: float, bottom: float) -> Markup:
     """Shade the values up to the noise floor."""
     if floor is None or not math.isfinite(floor) or floor < x.low:
-        return join()
+        return svg.join()
     width = x(min(floor, x.high)) - x(x.low)
-    return join(
-        element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
-        text("chance", x(x.low) + 4, bottom - 8, class_="label"),
+    return svg.join(
+        svg.element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
+        svg.text("chance", x(x.low) + 4, bottom - 8, class_="label"),
     )
 
 
@@ -209,87 +204,217 @@ def robustness(
     marks the headline's value. Figures with another norm have a separate axis. ``order`` as in `Marks`.
     """
     title = "GCIG under several references"
-    drawn = [f for f in figures if finite((f.gcig.value, f.other.value))]
+    drawn = [f for f in figures if svg.finite((f.gcig.value, f.other.value))]
     if not drawn:
-        return empty_chart(title)
+        return svg.empty_chart(title)
     names = [model, other] if any(math.isfinite(f.other.value) for f in drawn) else [model]
-    marks = Marks(names, order)
+    marks = svg.Marks(names, order)
     top = marks.height + 8
     parts = [marks.legend(hollow=(1,))]
     scales = {"GCIG (lower is fairer)": False, "GCIG, normalised by l2: another scale": True}
     for label, other_norm in scales.items():
         rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
         if rows:
-            panel = _Panel(rows, marks, headline, top)
-            parts.append(panel.draw(label, [is_reversed(f, figures, headline) for f in rows]))
-            top = panel.bottom + 48
+            bottom = top + len(rows) * (_LINE if len(names) == 1 else _PAIR_LINE)
+            turned = [is_reversed(f, figures, headline) for f in rows]
+            parts.append(_references(rows, turned, marks, headline, label, top, bottom))
+            top = bottom + 48
     description = "; ".join(
         f"{reference_name(f.reference, headline)}: "
         + ", ".join(f"{name} {estimate(i)}" for name, i in zip(names, (f.gcig, f.other), strict=False))
         for f in drawn
     )
-    return chart(top - 8, *parts, title=title, description=description)
+    return svg.chart(top - 8, *parts, title=title, description=description)
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """Rows on a common axis."""
-
-    rows: Sequence[RobustnessFigure]
-    marks: Marks
-    headline: str
-    top: float
-
-    @property
-    def height(self) -> float:
-        return _LINE if len(self.marks.names) == 1 else _PAIR_LINE
-
-    @property
-    def bottom(self) -> float:
-        return self.top + len(self.rows) * self.height
-
-    def draw(self, label: str, reversed_rows: Sequence[bool]) -> Markup:
-        noise = (f.noise for f in self.rows if len(self.marks.names) == 1)
-        values = finite(v for f in self.rows for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
-        x = scale_for([*values, *finite(noise)], LABELS + 10, WIDTH - 14, include=[0.0], margin=0.08)
-        behind, rows = [], []
-        for k, (figure, is_reversed) in enumerate(zip(self.rows, reversed_rows, strict=True)):
-            y = self.top + self.height * (k + 0.5)
-            if figure.reference == self.headline:
-                behind.append(self._highlight(figure, x, y))
-            rows.append(self._row(figure, x, y, is_reversed))
-        return join(*behind, x_axis(x, self.top, self.bottom, label), *rows)
-
-    def _highlight(self, figure: RobustnessFigure, x: Scale, y: float) -> Markup:
-        band = element(
-            "rect", x=4.0, y=y - self.height / 2, width=WIDTH - 14, height=self.height, class_="wash"
-        )
-        if len(self.marks.names) > 1 or not math.isfinite(figure.gcig.value):
-            return band
-        at = x(figure.gcig.value)
-        return join(band, vertical(at, self.top, self.bottom, class_="axis", stroke_dasharray="4 3"))
-
-    def _row(self, figure: RobustnessFigure, x: Scale, y: float, is_reversed: bool) -> Markup:
-        name = reference_name(figure.reference, self.headline)
-        style = "strong" if figure.reference == self.headline else None
-        parts = [label_line(name, y, margin=0.0, class_=style)]
-        if len(self.marks.names) == 1 and math.isfinite(figure.noise):
+def _references(
+    figures: Sequence[RobustnessFigure],
+    turned: Sequence[bool],
+    marks: svg.Marks,
+    headline: str,
+    label: str,
+    top: float,
+    bottom: float,
+) -> Markup:
+    """Draw references on a common axis; ``turned`` flags those that reverse the order of the models."""
+    paired, height = len(marks.names) > 1, (bottom - top) / len(figures)
+    values = svg.finite(v for f in figures for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
+    noise = svg.finite(f.noise for f in figures if not paired)
+    x = svg.scale_for([*values, *noise], svg.LABELS + 10, svg.WIDTH - 14, include=[0.0], margin=0.08)
+    behind, rows = [], []
+    for k, figure in enumerate(figures):
+        y, name = top + height * (k + 0.5), reference_name(figure.reference, headline)
+        is_headline = figure.reference == headline
+        if is_headline:
+            place = {"x": 4.0, "y": y - height / 2, "width": svg.WIDTH - 14, "height": height}
+            behind.append(svg.element("rect", **place, class_="wash"))
+        if is_headline and not paired and math.isfinite(figure.gcig.value):
+            dashed = {"class_": "axis", "stroke_dasharray": "4 3"}
+            behind.append(svg.vertical(x(figure.gcig.value), top, bottom, **dashed))
+        rows.append(svg.label_line(name, y, margin=0.0, class_="strong" if is_headline else None))
+        if not paired and math.isfinite(figure.noise):
             tooltip = f"noise: {number(figure.noise)}"
-            parts.append(bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
-        shift = _SHIFT if len(self.marks.names) > 1 else 0.0
+            rows.append(svg.bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
+        shift = _SHIFT if paired else 0.0
         pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
         if all(math.isfinite(i.value) for i, _ in pair):
-            parts.append(_connector([(x(i.value), at) for i, at in pair], is_reversed))
-        for k, (model, (found, at)) in enumerate(zip(self.marks.names, pair, strict=False)):
-            tooltip = f"{model}, {name}: {estimate(found)}"
-            parts.append(self.marks.estimate(model, found, x, at, hollow=k == 1, size=5.0, label=tooltip))
-        return join(*parts)
+            rows.append(_connector([(x(i.value), at) for i, at in pair], turned[k]))
+        for model, (found, at) in zip(marks.names, pair, strict=False):
+            style = {"hollow": at > y, "size": 5.0, "label": f"{model}, {name}: {estimate(found)}"}
+            rows.append(marks.estimate(model, found, x, at, **style))
+    return svg.join(*behind, svg.x_axis(x, top, bottom, label), *rows)
 
 
 def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:
     (x1, y1), (x2, y2) = ends
     place = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
     if not is_reversed:
-        return element("line", **place, class_="axis")
-    line = element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
-    return element("g", line, class_="limit")
+        return svg.element("line", **place, class_="axis")
+    line = svg.element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
+    return svg.element("g", line, class_="limit")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one curve with a band (``low`` to ``high``), or of a scatter plot if they are not ``joined``.
+
+    A point with NaN is not drawn and breaks the line and the band; ``breaks`` has the positions of points
+    that are not connected with the one before. ``hollow`` flags points such as collapsed models.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    hollow: Sequence[bool] = ()
+    joined: bool = True
+    breaks: Collection[int] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("y", "low", "high", "hollow"):
+            found = len(getattr(self, field))
+            if found != len(self.x) and (found or field == "y"):
+                raise ValueError(f"Series: {field} has {found} values, but x has {len(self.x)}.")
+
+
+def lines(
+    series: Sequence[Series],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    fit: tuple[float, float] | None = None,
+    whole_x: bool = False,
+) -> Markup:
+    """Draw curves with bands and marks.
+
+    ``fit`` is the intercept and slope of a line through all points, which is not drawn on a logarithmic axis;
+    ``whole_x`` restricts the ticks of x to whole numbers.
+
+    >>> curve = Series("FairX", x=[0.1, 1, 10], y=[0.9, 0.89, 0.7], hollow=[False, False, True])
+    >>> lines([curve], title="AUC", x_label="weight", y_label="AUC", log_x=True).startswith("<svg")
+    True
+    """
+    places = _drawn(series, log_x)
+    if not places:
+        return svg.empty_chart(title)
+    names = [s.name for s in series]
+    marks = svg.Marks(names if names != [y_label] else [])  # the axis has this name already
+    top = marks.height + 34  # below the name of the axis, the first value needs half a line
+    bottom = top + _CURVES
+    x = svg.scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
+    y = svg.scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
+    descriptions = [
+        f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series
+    ]
+    return svg.chart(
+        bottom + 40,
+        marks.legend(),
+        svg.text(svg.fitted(y_label, svg.WIDTH - 20), 8, top - 20, class_="label"),
+        svg.x_axis(x, top, bottom, x_label, whole=whole_x),
+        svg.y_axis(y, _LEFT, _RIGHT),
+        *(_band(s, k, x, y) for k, s in enumerate(series)),
+        _fitted_line(fit, x, y) if not log_x else svg.join(),
+        *(_curve(s, k, x, y) for k, s in enumerate(series)),
+        title=title,
+        description="; ".join(descriptions)
+        if len(places) <= 100
+        else f"{len(places)} points of {', '.join(names)}.",
+    )
+
+
+def _pairs(series: Series) -> list[tuple[float, float]]:
+    return list(zip(series.x, series.y, strict=True))
+
+
+def _drawn(series: Sequence[Series], log_x: bool) -> list[tuple[float, float]]:
+    points = [pair for s in series for pair in _pairs(s)]
+    return [(a, b) for a, b in points if math.isfinite(a + b) and (a > 0 or not log_x)]
+
+
+def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[int]]:
+    """Return the positions of the points that are defined in all fields, one list per connected part."""
+    runs: list[list[int]] = []
+    for i, values in enumerate(zip(series.x, *fields, strict=True)):
+        if not math.isfinite(sum(values)) or (log_x and values[0] <= 0):
+            continue
+        if runs and runs[-1][-1] == i - 1 and i not in series.breaks:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _curve(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
+    path, marks = "", []
+    for run in _runs(series, x.log, series.y):
+        path += "M" + "L".join(f"{x(series.x[i]):.2f} {y(series.y[i]):.2f}" for i in run)
+        for i in run:
+            a, b = series.x[i], series.y[i]
+            hollow = bool(series.hollow) and bool(series.hollow[i])
+            tooltip = f"{series.name}: {number(a)}, {number(b)}"
+            marks.append(svg.marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
+    if not path or not series.joined:
+        return svg.join(*marks)
+    paint = {
+        "fill": "none",
+        "stroke": "currentColor",
+        "stroke_width": 2.0,
+        "stroke_dasharray": svg.dash(index),
+    }
+    return svg.join(svg.element("g", svg.element("path", d=path, **paint), class_=svg.colour(index)), *marks)
+
+
+def _band(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
+    if not series.low or not series.high:
+        return svg.join()
+    parts = []
+    for run in _runs(series, x.log, series.low, series.high):
+        kept = [(x(series.x[i]), y(series.low[i]), y(series.high[i])) for i in run]
+        if len(kept) == 1:  # the interval of a single point
+            ((at, low, high),) = kept
+            parts.append(svg.vertical(at, high, low, stroke="currentColor", stroke_width=1.3))
+            continue
+        outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]
+        points = " ".join(f"{a:.2f},{b:.2f}" for a, b in outline)
+        parts.append(svg.element("polygon", points=points, fill="currentColor", opacity=0.14))
+    return svg.element("g", *parts, class_=svg.colour(index)) if parts else svg.join()
+
+
+def _fitted_line(fit: tuple[float, float] | None, x: svg.Scale, y: svg.Scale) -> Markup:
+    """Draw the part of the line that is inside the panel."""
+    if fit is None or not math.isfinite(fit[0] + fit[1]):
+        return svg.join()
+    intercept, slope = fit
+    low, high = x.low, x.high
+    if slope:
+        crossings = sorted(((y.low - intercept) / slope, (y.high - intercept) / slope))
+        low, high = max(low, crossings[0]), min(high, crossings[1])
+    elif not y.low <= intercept <= y.high:
+        return svg.join()
+    if low >= high:
+        return svg.join()
+    ends = {"x1": x(low), "y1": y(intercept + slope * low), "x2": x(high), "y2": y(intercept + slope * high)}
+    return svg.element("line", **ends, class_="axis", stroke_width=1.6)
