@@ -217,6 +217,22 @@ class TestRecord:
         assert [each.distance for each in row.neighbours] == [each.distance for each in near]
         assert row.neighbours[3].columns == near[3].columns
 
+    def test_as_many_rows_as_fit_are_described(self) -> None:
+        table = make_numeric_loans(3000)
+        X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
+        model = LogisticRegression().fit(X, y)
+        found = audit(model, X, y, sensitive_features=sex, include_rows=True, **QUICK)
+        rows = found.record.procedural.rows
+        assert 600 < len(rows) <= 20_000 // (4 * 2 + 20)
+        plain = audit(model, X, y, sensitive_features=sex, **QUICK).record.procedural.rows
+        assert [row.position for row in rows[:20]] == [row.position for row in plain]
+        places = np.sort([row.position for row in rows[50:]])
+        assert np.histogram(places, bins=6, range=(0, 3000))[0].min() > len(places) / 6 - 20
+        assert all(row.explanation.neighbours for row in rows[:100])
+        page = found.to_html()
+        assert len(page) < 3_000_000
+        assert f"Choose one of {len(rows)} of the 3,000 audited rows" in page
+
     @pytest.mark.parametrize("kind", [sparse.coo_array, pl.from_pandas])
     def test_rows_of_tables_of_any_kind_are_described(self, kind) -> None:
         table = make_numeric_loans()

@@ -21,13 +21,16 @@ from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.metrics.trust import threshold_logit
-from gcig.records.audit import RowAudit
+from gcig.records.audit import LISTED_ROWS, RowAudit
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _N_BINS = 24
-_TOP_ROWS = 20
-_DESCRIBED_ROWS = 50  # with include_rows
+_TOP_ROWS = 20  # without include_rows
+# Attributions of the described rows, and again of their neighbours: a page of 2 to 3 MB.
+_MAX_ATTRIBUTIONS = 20_000
+_ROW_OVERHEAD = 20  # attributions that take as much space as the other parts of a row: sentences and axes
+_EVEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: its multiples modulo 2^64 are evenly spread
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
 _EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
@@ -225,10 +228,11 @@ class ListedRow:
 
 
 class RowList:
-    """Histograms of the disparity per group and of the differences per column, and the most affected rows.
+    """Histograms of the disparity per group and of the differences per column, and the rows to be listed.
 
     The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
-    of normalised attributions.
+    of normalised attributions. The listed rows are the most affected ones and, if rows are described, an even
+    sample of the others, as many as fit on a page.
     """
 
     def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
@@ -238,8 +242,12 @@ class RowList:
         self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
-        self._n_top = _DESCRIBED_ROWS if options.include_rows else _TOP_ROWS
+        self._n_top = LISTED_ROWS if options.include_rows else _TOP_ROWS
+        size = len(comparison.columns) * len(comparison.compared) + _ROW_OVERHEAD
+        describes_others = options.include_rows and comparison.adapted.explainer.budget.describes_others
+        self._n_others = max(0, _MAX_ATTRIBUTIONS // size - self._n_top) if describes_others else 0
         self._top: list[ListedRow] = []
+        self._others: list[ListedRow] = []
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
         """Add explained rows of one label."""
@@ -250,10 +258,13 @@ class RowList:
         counted = np.bincount(flat[found.defined], minlength=self.histogram.size)
         self.histogram += counted.reshape(self.histogram.shape)
         self._add_differences(found.normalised[:, found.defined])
-        few = np.flatnonzero(found.defined)
-        if len(few) > self._n_top:
-            few = few[np.argpartition(-found.disparity[few], self._n_top - 1)[: self._n_top]]
+        defined = np.flatnonzero(found.defined)
+        few = _smallest(defined, -found.disparity[defined], self._n_top)
         self._top = _sorted([*self._top, *_listed(rows, found, label, few)])[: self._n_top]
+        few = _smallest(defined, _spread(rows.positions[defined]), self._n_others)
+        others = [*self._others, *_listed(rows, found, label, few)]
+        places = np.array([row.position for row in others], dtype=np.int64)
+        self._others = [others[i] for i in _smallest(np.arange(len(others)), _spread(places), self._n_others)]
 
     def _add_differences(self, normalised: Floats) -> None:
         """Count differences between the groups, from normalised attributions (groups, m, columns)."""
@@ -292,20 +303,23 @@ class RowList:
             if n_rows[g] >= min_cell
         }
 
-    def listed(self, others: EncodedRows) -> list[ListedRow]:
-        """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
-        if not self.options.include_rows:
-            return self._top
-        explained = self.comparison.explain_all(
-            others[: self.comparison.adapted.explainer.budget.described_rows]
-        )
-        more = [
-            row
-            for part, found, label in explained
-            if found is not None
-            for row in _listed(part, found, label, np.flatnonzero(found.defined))
-        ]
-        return _sorted(list({row.position: row for row in [*more, *self._top]}.values()))
+    def listed(self) -> list[ListedRow]:
+        """Return the rows by decreasing disparity."""
+        return _sorted(list({row.position: row for row in [*self._others, *self._top]}.values()))
+
+
+def _spread(positions: Codes) -> Any:
+    """Return a key per position; the rows with the smallest keys are spread evenly over the table.
+
+    >>> np.sort(np.argsort(_spread(np.arange(1000)))[:4]).tolist()
+    [0, 233, 610, 843]
+    """
+    return positions.astype(np.uint64) * _EVEN  # modulo 2^64
+
+
+def _smallest(indices: Codes, keys: Any, n: int) -> Codes:
+    """Return the indices with the n smallest keys."""
+    return indices[np.argpartition(keys, n)[:n]] if len(indices) > n else indices
 
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
@@ -338,8 +352,8 @@ def describe_rows(
 ) -> tuple[RowAudit, ...]:
     """Describe rows by decreasing disparity; rows of suppressed cells are left out.
 
-    ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
-    positions ``people``.
+    ``cell_sizes`` (groups, 2) counts the audited rows. The most affected rows get neighbours, which are
+    searched among the rows at the positions ``people``.
     """
     shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
     if not shown:
@@ -365,12 +379,20 @@ def describe_rows(
         group_names=[source.group_names[row.group] if shows_group else None for row in rows],
         values=np.stack([row.values for row in rows], axis=1),
     )
-    if table is not None and len(people):
-        others = take_rows(source, people)
-        described = add_neighbours(
-            described, table, others, describer, threshold=options.threshold, min_cell=options.min_cell
-        )
     found = dict(zip(places, described, strict=True))
+    if table is not None and len(people):
+        n_groups, n_columns = len(describer.groups), len(comparison.columns)
+        room = _MAX_ATTRIBUTIONS // (2 * n_groups * n_groups * n_columns)  # two neighbours per group
+        most = [row.position for row in shown[: max(_TOP_ROWS, room)]]
+        near = add_neighbours(
+            tuple(found[place] for place in most),
+            table.iloc[np.searchsorted(places, most)],
+            take_rows(source, people),
+            describer,
+            threshold=options.threshold,
+            min_cell=options.min_cell,
+        )
+        found |= dict(zip(most, near, strict=True))
     return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
 
 

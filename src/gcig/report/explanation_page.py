@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from gcig.records import AuditRecord
-from gcig.records.audit import RowAudit
+from gcig.records.audit import LISTED_ROWS, RowAudit
 from gcig.records.explanation import ExplanationRecord, RowExplanation
-from gcig.records.formatting import favourable_outcome, number, percent, signed
+from gcig.records.formatting import count, counted, favourable_outcome, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -107,34 +107,45 @@ def rows_section(record: AuditRecord) -> Section:
         return Section(heading, [Callout("note", "No rows were listed.")])
     blocks: list[Block] = [
         "Rows are numbered by their position in the audited table, from 0.",
-        _largest_table(rows),
+        _largest_table(rows[:LISTED_ROWS]),
     ]
-    near = (
-        " Below it are the nearest people of each group with a favourable and with an unfavourable decision; "
-        f"gcig explain draws their waterfalls. {_DISTANCE}"
-        if any(row.explanation is not None and row.explanation.neighbours for row in rows)
-        else ""
-    )
     views = [
         _view(_key(row), row.explanation, record.group_names, draw_neighbours=False)
         for row in rows
         if row.explanation is not None
     ]
     if views:
-        blocks += [
-            _PRIVACY,
-            (
-                "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
-                "leads from the typical member of a group who has the same outcome to the row: every bar "
-                f"is the amount (in logits) by which a column moves the score.{near}"
-            ),
-            RowExplorer(views),
-        ]
+        blocks += [_PRIVACY, _choosing(record), RowExplorer(views)]
     else:
         blocks.append(
             Callout("note", "Reasons of single rows are not part of this audit; include_rows=True adds them.")
         )
     return Section(heading, blocks)
+
+
+def _choosing(record: AuditRecord) -> str:
+    """Say which rows a reader can choose, how to see others, and what is shown of each."""
+    described = [row.explanation for row in record.procedural.rows if row.explanation is not None]
+    total = record.subject.n_rows
+    which = (
+        "Choose any audited row, the most affected first, or find one by its identifier."
+        if len(described) >= total
+        else f"Choose one of {count(len(described))} of the {counted(total, 'audited row')}, or find one by "
+        "its identifier. These are the most affected rows, which come first, and an even sample of the "
+        "others; gcig explain shows any other row (--id or --row)."
+    )
+    n_near = sum(bool(row.neighbours) for row in described)
+    below = "it" if n_near == len(described) else f"the {counted(n_near, 'most affected row')}"
+    near = (
+        f" Below {below} are the nearest people of each group with a favourable and with an unfavourable "
+        f"decision; gcig explain draws their waterfalls. {_DISTANCE}"
+        if n_near
+        else ""
+    )
+    return (
+        f"{which} Each waterfall leads from the typical member of a group who has the same outcome to the "
+        f"row: every bar is the amount (in logits) by which a column moves the score.{near}"
+    )
 
 
 def _key(row: RowAudit) -> str:
