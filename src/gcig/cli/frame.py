@@ -137,6 +137,18 @@ class Command(click.Command):
             )
         )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option with one value that is given twice is an error.
+
+        click keeps the last value without a remark: `--sensitive` may be repeated, `--target` may not.
+        """
+        *_, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+            if single and given.count(option) > 1 and not ctx.resilient_parsing:  # not while completing
+                raise click.UsageError(f"{option.opts[-1]} is given twice, but takes one value.", ctx)
+        return super().parse_args(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example without wrapping its lines."""
         super().format_epilog(ctx, formatter)
