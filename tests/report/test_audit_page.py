@@ -154,10 +154,15 @@ def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
     record = example()
     found = record.procedural
     own = replace(found, gcig=Interval(0.05), excess=Interval(found.gcig.value - found.noise_floor.value))
-    assert "The hollow mark" not in Page(audit_page(record)).text
-    text = Page(audit_page(replace(record, procedural=own))).text
-    assert "The hollow mark" in text
-    assert "relative to audited rows" in text
+    plain = Page(audit_page(record))
+    assert "The hollow one" not in plain.text
+    assert "GCIG to compare with chance" not in plain.texts
+    read = Page(audit_page(replace(record, procedural=own)))
+    assert "The hollow one has references from the audited rows" in read.text
+    assert f"references from the audited rows; GCIG is then {found.gcig.value:.3f}" in read.text
+    assert "references from the model's training rows" in read.text
+    assert "GCIG to compare with chance" in read.texts
+    assert "GCIG to compare with chance minus the noise floor: the part due to the model" in read.texts
 
 
 def test_the_noise_floor_is_drawn_only_where_it_is_comparable():
