@@ -122,6 +122,13 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     shown = gcig.explain(model, table.iloc[[3]], include_protected=True, **options).record
     assert shown.hidden == ()
     assert shown.rows[0].group == SEX[3]
+    # The attribution would reveal the entry; it is part of the start, so that it does not follow from the sum.
+    row, full = hidden.record.rows[0], {each.column: each for each in shown.rows[0].columns}
+    assert np.isnan([*row.columns[-1].attributions.values(), row.columns[-1].share]).all()
+    for group, start in row.references.items():
+        assert start == pytest.approx(shown.rows[0].references[group] + full["kind"].attributions[group])
+        assert start + sum(each.attributions[group] for each in row.shown) == pytest.approx(row.logit)
+    assert "kind" not in " ".join([*row.describe(), *row.bars(10)[0]])
     fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), lambda_ig=0.1, random_state=0)
     fitted.fit(table, Y, sensitive_features=SEX)
     assert fitted.protected_columns_ == ("kind",)

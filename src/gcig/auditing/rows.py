@@ -45,7 +45,7 @@ class RowDescriber:
     classes: tuple[str, str]  # names of the labels 0 and 1
     favourable: int = 1  # the label that is favourable for a person
     threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
-    hidden: frozenset[str] = frozenset()  # columns whose entries are not shown
+    hidden: frozenset[str] = frozenset()  # columns whose entries and attributions are not shown
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -81,6 +81,12 @@ class RowDescriber:
         cut = threshold_logit(self.comparison, self.threshold)
         decisions = (outputs.decisions >= 0.5).astype(np.int64)
         entries = _entries(table, columns, n, self.hidden)
+        # Of a protected column, the entry follows from its attribution, which is 0 relative to the own group.
+        # The waterfall starts after the parts of such columns, because the sum would give them away.
+        protected = np.array([column in self.hidden for column in columns], dtype=bool)
+        starts = logits - values[:, :, ~protected].sum(axis=2)
+        values = np.where(protected, np.nan, values)
+        shares = np.where(protected, np.nan, shares)
         return tuple(
             RowExplanation(
                 row=names[i],
@@ -93,7 +99,7 @@ class RowDescriber:
                 label=self.classes[int(rows.labels[i])],
                 label_source=label_source,
                 group=group_names[i],
-                references={g: float(logits[i] - values[k, i].sum()) for k, g in enumerate(groups)},
+                references={g: float(starts[k, i]) for k, g in enumerate(groups)},
                 disparity=float(disparity[i]),
                 columns=self._reasons(values[:, i], shares[i], entries[i]),
                 role=roles[i] if roles else "",
@@ -111,7 +117,10 @@ class RowDescriber:
         return values
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
-        """Return the reasons of one row from values (groups, columns), by decreasing difference."""
+        """Return the reasons of one row from values (groups, columns), by decreasing difference.
+
+        Columns without values are the last.
+        """
         spread = np.ptp(values, axis=0)
         order = np.lexsort((-np.abs(values).max(axis=0), -np.nan_to_num(spread)))
         return tuple(
@@ -205,7 +214,7 @@ def revealing_columns(table: Any, groups: Codes) -> set[str]:
 
 
 def protected_columns(model: Any, source: Source | None, named: Iterable[str] = ()) -> frozenset[str]:
-    """Return the columns that are or reveal the protected attribute; their entries are not shown.
+    """Return the columns that are or reveal the protected attribute, whose entries are not shown.
 
     These are ``named`` ones, those that a gcig model found in training, and those of the rows of ``source``.
     """

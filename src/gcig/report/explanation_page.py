@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from gcig.records import AuditRecord
 from gcig.records.audit import LISTED_ROWS, RowAudit
-from gcig.records.explanation import ExplanationRecord, RowExplanation
+from gcig.records.explanation import HIDDEN, ExplanationRecord, RowExplanation
 from gcig.records.formatting import count, counted, favourable_outcome, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import (
@@ -72,8 +72,7 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
     notes = []
     if record.hidden:
         notes.append(
-            f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
-            "include_protected=True (--include-protected) shows them."
+            f"{_hidden_note(record.hidden)} include_protected=True (--include-protected) shows them."
         )
     if record.suppressed:
         notes.append(
@@ -81,6 +80,13 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
             f"{', '.join(record.suppressed)}."
         )
     return [_PRIVACY, *(Callout("note", note) for note in notes)]
+
+
+def _hidden_note(columns: Sequence[str]) -> str:
+    return (
+        f"Protected columns are not shown ({', '.join(columns)}). Their part is included in the start of "
+        "each waterfall."
+    )
 
 
 def _reading(record: ExplanationRecord) -> str:
@@ -134,6 +140,8 @@ def _choosing(record: AuditRecord) -> str:
         "its identifier. These are the most affected rows, which come first, and an even sample of the "
         "others; gcig explain shows any other row (--id or --row)."
     )
+    hidden = [each.column for each in described[0].columns if each not in described[0].shown]
+    withheld = f" {_hidden_note(hidden)} include_protected=True shows them." if hidden else ""
     n_near = sum(bool(row.neighbours) for row in described)
     below = "it" if n_near == len(described) else f"the {counted(n_near, 'most affected row')}"
     near = (
@@ -144,7 +152,7 @@ def _choosing(record: AuditRecord) -> str:
     )
     return (
         f"{which} Each waterfall leads from the typical member of a group who has the same outcome to the "
-        f"row: every bar is the amount (in logits) by which a column moves the score.{near}"
+        f"row: every bar is the amount (in logits) by which a column moves the score.{withheld}{near}"
     )
 
 
@@ -230,8 +238,10 @@ def _reasons_table(row: RowExplanation) -> Table:
             reason.difference,
             Entry("yes", 1.0, mark="best") if reason.column in deciding else Entry("no", 0.0),
         )
-        for reason in row.columns
+        for reason in row.shown
     ]
+    hidden = [reason.column for reason in row.columns if reason not in row.shown]
+    rows += [(column, *[Entry(HIDDEN)] * (len(groups) + 3)) for column in hidden]
     header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
     note = (
         f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, the "
