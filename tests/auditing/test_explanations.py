@@ -122,7 +122,7 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     shown = gcig.explain(model, table.iloc[[3]], include_protected=True, **options).record
     assert shown.hidden == ()
     assert shown.rows[0].group == SEX[3]
-    # The attribution would reveal the entry; it is part of the start, so that it does not follow from the sum.
+    # The attribution would reveal the entry. It is part of the start: otherwise it would follow from the sum.
     row, full = hidden.record.rows[0], {each.column: each for each in shown.rows[0].columns}
     assert np.isnan([*row.columns[-1].attributions.values(), row.columns[-1].share]).all()
     for group, start in row.references.items():
@@ -133,6 +133,18 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     fitted.fit(table, Y, sensitive_features=SEX)
     assert fitted.protected_columns_ == ("kind",)
     assert gcig.explain(fitted, table.iloc[[3]]).record.hidden == ("kind",)
+
+
+def test_neighbours_of_the_own_group_are_not_nearer_because_of_a_protected_column() -> None:
+    table = X.assign(kind=SEX)
+
+    def ignore_kind(rows):
+        return LINEAR.predict_proba(rows[list(X)])[:, 1]
+
+    row = gcig.explain(ignore_kind, table.iloc[[3]], reference=(table, Y, SEX)).record.rows[0]
+    without = gcig.explain(LINEAR, X.iloc[[3]], reference=REFERENCE).record.rows[0]
+    assert len(row.neighbours) == 4
+    assert [each.distance for each in row.neighbours] == [each.distance for each in without.neighbours]
 
 
 def test_small_groups_have_no_neighbours_and_are_not_compared() -> None:

@@ -427,7 +427,9 @@ def add_neighbours(
         for decision in (0, 1)
         if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
     }
-    found = find_neighbours(table[list(others.columns)], others, groups, accepted, comparison.compared)
+    # The distance leaves out columns that are not shown: people of the own group would be nearer.
+    alike = [name for name in others.columns if name not in describer.hidden]
+    found = find_neighbours(table[alike], others[alike], groups, accepted, comparison.compared)
     nearest = [
         [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
     ]
