@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from gcig.auditing import AuditResult
 from gcig.records import AuditRecord, Interval
 from gcig.records.audit import Verdict
 from gcig.report import charts
@@ -163,6 +164,18 @@ def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
     assert "references from the model's training rows" in read.text
     assert "GCIG to compare with chance" in read.texts
     assert "GCIG to compare with chance minus the noise floor: the part due to the model" in read.texts
+
+
+def test_a_limit_that_chance_alone_exceeds_says_so():
+    record = example()
+    floor = record.procedural.noise_floor.value
+    assert floor < record.procedural.gcig.value
+    small = Page(audit_page(record, max_gcig=floor / 2)).text
+    assert f"So is the {floor:.3f} that chance alone gives on these rows: audit more of them." in small
+    assert "audit more of them" not in Page(audit_page(record, max_gcig=floor * 1.01)).text
+    check = AuditResult(record).check(max_gcig=floor / 2)
+    assert f"(as is the {floor:.4f} that chance alone gives on these rows: use more rows)" in str(check)
+    assert "chance" not in str(AuditResult(record).check(max_gcig=floor * 1.01))
 
 
 def test_the_noise_floor_is_drawn_only_where_it_is_comparable():

@@ -259,6 +259,16 @@ class AuditRecord(Record):
         return any(row.explanation is not None for row in self.procedural.rows)
 
     @property
+    def by_chance(self) -> dict[str, float]:
+        """Expected GCIG and EO gap of a model without any disparity on these rows; NaN if not known.
+
+        GCIG is not known if the model brings references of its own: the noise floor has other references.
+        """
+        known = self.procedural.comparable is None
+        floor = self.procedural.noise_floor.value if known else math.nan
+        return {"gcig": floor, "eo_gap": self.outcome.eo_noise_floor}
+
+    @property
     def group_names(self) -> list[str]:
         """Names of all groups, in the order that gives each its colour and mark on a page."""
         return [group.group for group in self.groups]

@@ -145,14 +145,20 @@ def _verdict(
 ) -> VerdictBlock:
     """Return the verdict; an exceeded limit comes first and determines the status."""
     verdict = record.verdict
+    chance = record.by_chance
     figures = (
-        ("GCIG", record.procedural.gcig, max_gcig),
-        ("The EO gap", record.outcome.eo_gap, max_eo_gap),
+        ("GCIG", record.procedural.gcig, max_gcig, chance["gcig"]),
+        ("The EO gap", record.outcome.eo_gap, max_eo_gap, chance["eo_gap"]),
     )
     exceeded = [
         f"{name} {'may be as large as ' if conservative else 'is '}{number(value)}, above the limit of "
         f"{number(limit)}."
-        for name, interval, limit in figures
+        + (
+            f" So is the {number(floor)} that chance alone gives on these rows: audit more of them."
+            if floor >= limit
+            else ""
+        )
+        for name, interval, limit, floor in figures
         if limit is not None and (value := interval.high if conservative else interval.value) > limit
     ]
     status, label = ("concern", "Limit exceeded") if exceeded else (verdict.status, "")
