@@ -108,6 +108,17 @@ def test_distances_of_categories_and_missing_entries() -> None:
     assert found[0, 0][0] == 1
 
 
+@pytest.mark.parametrize("convert", [list, pd.to_datetime])
+def test_distances_of_dates_are_days(convert) -> None:
+    days = ["2024-01-01", "2024-01-11", "2024-01-31", None]
+    people = pd.DataFrame({"since": convert(days)})
+    zeros = np.zeros(3, dtype=np.int64)
+    found = find_neighbours(people[:1], people[1:], zeros, np.array([1, 0, 1]), [0])[0]
+    span = np.quantile([10, 30], 0.95) - np.quantile([10, 30], 0.05)
+    assert found[0, 1] == (0, pytest.approx(10 / span))
+    assert found[0, 0] == (1, 1.0)  # at most 1
+
+
 def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     kind = np.where(SEX == "group 0", np.where(X["age"] > 0, "a", "b"), "c")
     table = X.assign(kind=pd.Series(kind).map({"a": 1.0, "b": 2.0, "c": 3.0}))

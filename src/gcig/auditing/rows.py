@@ -17,6 +17,7 @@ from gcig.adapters.base import last_step
 from gcig.auditing.sources import Batch, Source, take_rows
 from gcig.auditing.subject import Options
 from gcig.core.columns import protected_attributes
+from gcig.data.entries import are_dates, count_days
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
 from gcig.metrics.sample import EncodedRows
@@ -168,13 +169,15 @@ def find_neighbours(
 ) -> list[dict[tuple[int, int], tuple[int, float]]]:
     """Return, per row, (group, accepted or not) -> position and distance of the nearest of the other rows.
 
-    The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
-    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns. Rows that
-    are the same in every column are left out: one of them may be the row itself.
+    The distance is Gower's: per column the difference of numbers or dates relative to their range between
+    the 5 % and 95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over
+    columns. Rows that are the same in every column are left out: one of them may be the row itself.
     """
     total = np.zeros((len(table), len(others)))
     for name in others.columns:
         mine, theirs = table[name], others[name]
+        if _are_dates(theirs):
+            mine, theirs = (pd.Series(count_days(each)[0]) for each in (mine, theirs))
         if pt.is_numeric_dtype(theirs.dtype) and not pt.is_bool_dtype(theirs.dtype):
             own, other = (np.asarray(each, dtype=np.float64) for each in (mine, theirs))
             low, high = np.nanquantile(other, [0.05, 0.95]) if np.isfinite(other).any() else (0.0, 1.0)
@@ -199,6 +202,13 @@ def find_neighbours(
                 if np.isfinite(total[i, place]):
                     found[i][group, decision] = int(place), float(total[i, place])
     return found
+
+
+def _are_dates(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds dates, also as text."""
+    if pt.is_numeric_dtype(column.dtype):
+        return False
+    return pt.is_datetime64_any_dtype(column.dtype) or are_dates(map(str, column.dropna().unique()))
 
 
 def revealing_columns(table: Any, groups: Codes) -> set[str]:

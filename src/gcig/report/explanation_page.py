@@ -25,8 +25,8 @@ from gcig.report.tables import Entry, Table, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 _DISTANCE = (
-    "The distance is a mean over the columns: for a number, the difference relative to its usual range; for "
-    "a category, 0 % if it is the same and 100 % if not."
+    "The distance is a mean over the columns: for a number or date, the difference relative to its usual "
+    "range; for a category, 0 % if it is the same and 100 % if not."
 )
 _PRIVACY = Callout(
     "caution", "This page shows entries and reasons of individuals: treat it as personal data."
