@@ -28,6 +28,9 @@ def with_references():
 PAGES = {
     "audit": lambda: audit_page(with_references(), [other()], max_gcig=0.05, max_eo_gap=0.1),
     "many-groups": lambda: audit_page(example(groups=tuple(f"group number {i}" for i in range(12)))),
+    "long-names": lambda: audit_page(
+        example(groups=tuple(f"employment=self-employed-{i} & nationality=other" for i in range(6)))
+    ),
     "many-rows": lambda: audit_page(example(n_rows_listed=12)),
     "hostile": lambda: audit_page(hostile(), [hostile()]),
     "undefined": lambda: audit_page(undefined()),
@@ -112,6 +115,14 @@ def test_wide_tables_of_narrow_pages_say_that_more_follows(visit):
     left += " - t.getBoundingClientRect().left; })"
     assert all(0 <= each <= 2 for each in evaluate(browser, left))
     assert evaluate(browser, f"{wide}.every(t => {first}.clientWidth >= 60)")  # words are not broken
+
+
+@pytest.mark.parametrize("width", [375, 1200])
+def test_headers_of_long_names_do_not_overlap(visit, width):
+    browser = visit("long-names", width=width)
+    spilled = """[...document.querySelectorAll('th, .cards td')].filter(t => t.getClientRects().length)
+        .filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.textContent)"""
+    assert evaluate(browser, spilled) == []
 
 
 def test_labels_of_charts_are_not_cut_off(visit):
