@@ -82,7 +82,12 @@ class RowExplanation(Record):
         lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {number(self.score)}."]
         if not self.shown or len(self.references) < 2:
             return lines
-        first = self.shown[0]
+        first, which = self.shown[0], "" if len(self.shown) == len(self.columns) else " shown here"
+        if first.difference < 0.005:
+            return [
+                *lines,
+                f"The reasons hardly depend on the group: no column{which} differs by 0.01 logits.",
+            ]
         low, high = (pick(first.attributions, key=first.attributions.__getitem__) for pick in (min, max))
         lines.append(
             f"The reasons differ most in {first.column!r}: it adds {signed(first.attributions[high])} logits "
@@ -100,7 +105,7 @@ class RowExplanation(Record):
         else:
             lines.append(
                 f"The decision is {number(abs(self.margin), 2)} logits from the threshold: no single "
-                f"column{'' if len(self.shown) == len(self.columns) else ' shown here'} differs by as much."
+                f"column{which} differs by as much."
             )
         return lines
 
