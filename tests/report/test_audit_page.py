@@ -83,6 +83,17 @@ def test_rows_have_reasons_only_if_the_record_has_them(read):
     assert "treat it as personal data" not in plain.text
 
 
+def test_the_page_says_which_rows_can_be_chosen():
+    text = Page(audit_page(example())).text
+    assert "Choose one of 8 of the 45,222 audited rows" in text
+    assert "These are the most affected rows; gcig explain shows any other row (--id or --row)." in text
+    more = Page(audit_page(example(n_rows_listed=60))).text
+    assert "the most affected rows, which come first, and an even sample of the others" in more
+    record = example()
+    few = replace(record, subject=replace(record.subject, n_rows=8))
+    assert "Choose any audited row, the most affected first" in Page(audit_page(few)).text
+
+
 def test_other_models_are_compared():
     other = example(name="fair-model")
     other = replace(other, procedural=replace(other.procedural, gcig=Interval(0.03)))

@@ -133,12 +133,13 @@ def _choosing(record: AuditRecord) -> str:
     """Say which rows a reader can choose, how to see others, and what is shown of each."""
     described = [row.explanation for row in record.procedural.rows if row.explanation is not None]
     total = record.subject.n_rows
+    sample = ", which come first, and an even sample of the others" if len(described) > LISTED_ROWS else ""
     which = (
         "Choose any audited row, the most affected first, or find one by its identifier."
         if len(described) >= total
         else f"Choose one of {count(len(described))} of the {counted(total, 'audited row')}, or find one by "
-        "its identifier. These are the most affected rows, which come first, and an even sample of the "
-        "others; gcig explain shows any other row (--id or --row)."
+        f"its identifier. These are the most affected rows{sample}; gcig explain shows any other row (--id or "
+        "--row)."
     )
     hidden = [each.column for each in described[0].columns if each not in described[0].shown]
     withheld = f" {_hidden_note(hidden)} include_protected=True shows them." if hidden else ""
