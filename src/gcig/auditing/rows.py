@@ -28,8 +28,9 @@ from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _N_BINS = 24
 _TOP_ROWS = 20  # without include_rows
-# Attributions of the described rows, and again of their neighbours: a page of 2 to 3 MB.
-_MAX_ATTRIBUTIONS = 20_000
+# Attributions of the described rows, and again of their neighbours: a page of about 3 MB.
+_MAX_ATTRIBUTIONS = 25_000
+_LEAST_ROWS = 10  # rows that are described even if they need more
 _ROW_OVERHEAD = 20  # attributions that take as much space as the other parts of a row: sentences and axes
 _EVEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: its multiples modulo 2^64 are evenly spread
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -262,9 +263,8 @@ class RowList:
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
         self._n_top = LISTED_ROWS if options.include_rows else _TOP_ROWS
-        size = len(comparison.columns) * len(comparison.compared) + _ROW_OVERHEAD
         describes_others = options.include_rows and comparison.adapted.explainer.budget.describes_others
-        self._n_others = max(0, _MAX_ATTRIBUTIONS // size - self._n_top) if describes_others else 0
+        self._n_others = max(0, _max_described(comparison) - self._n_top) if describes_others else 0
         self._top: list[ListedRow] = []
         self._others: list[ListedRow] = []
 
@@ -327,6 +327,11 @@ class RowList:
         return _sorted(list({row.position: row for row in [*self._others, *self._top]}.values()))
 
 
+def _max_described(comparison: Comparison) -> int:
+    size = len(comparison.columns) * len(comparison.compared) + _ROW_OVERHEAD
+    return max(_LEAST_ROWS, _MAX_ATTRIBUTIONS // size)
+
+
 def _spread(positions: Codes) -> Any:
     """Return a key per position; the rows with the smallest keys are spread evenly over the table.
 
@@ -369,12 +374,14 @@ def describe_rows(
     cell_sizes: Codes,
     people: Sequence[int],
 ) -> tuple[RowAudit, ...]:
-    """Describe rows by decreasing disparity; rows of suppressed cells are left out.
+    """Describe rows by decreasing disparity, as many as fit; rows of suppressed cells are left out.
 
     ``cell_sizes`` (groups, 2) counts the audited rows. The most affected rows get neighbours, which are
     searched among the rows at the positions ``people``.
     """
-    shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
+    large = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
+    limit = _max_described(comparison)
+    shown, others = large[:limit], large[limit:]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
@@ -400,9 +407,8 @@ def describe_rows(
     )
     found = dict(zip(places, described, strict=True))
     if table is not None and len(people):
-        n_groups, n_columns = len(describer.groups), len(comparison.columns)
-        room = _MAX_ATTRIBUTIONS // (2 * n_groups * n_groups * n_columns)  # two neighbours per group
-        most = [row.position for row in shown[: max(_TOP_ROWS, room)]]
+        room = max(1, limit // (2 * len(describer.groups)))  # two neighbours per group
+        most = [row.position for row in shown[:room]]
         near = add_neighbours(
             tuple(found[place] for place in most),
             table.iloc[np.searchsorted(places, most)],
@@ -412,7 +418,10 @@ def describe_rows(
             min_cell=options.min_cell,
         )
         found |= dict(zip(most, near, strict=True))
-    return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
+    return (
+        *(RowAudit(row.position, row.disparity, found[row.position]) for row in shown),
+        *(RowAudit(row.position, row.disparity) for row in others),
+    )
 
 
 def add_neighbours(

@@ -22,6 +22,11 @@ class ColumnReason(Record):
     difference: float  # the largest minus the smallest attribution, in logits
     share: float  # the column's share of the disparity of the row; NaN if there is none
 
+    @property
+    def hidden(self) -> bool:
+        """True for a protected column that is not shown."""
+        return self.value == HIDDEN and math.isnan(self.difference)
+
 
 @dataclass(frozen=True, eq=False)
 class RowExplanation(Record):
@@ -48,8 +53,13 @@ class RowExplanation(Record):
 
     @property
     def shown(self) -> tuple[ColumnReason, ...]:
-        """Columns other than the protected ones whose entries and attributions are not shown."""
-        return tuple(each for each in self.columns if each.value != HIDDEN or not math.isnan(each.difference))
+        """Columns other than the hidden ones."""
+        return tuple(each for each in self.columns if not each.hidden)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Names of the protected columns whose entries and attributions are not shown."""
+        return tuple(each.column for each in self.columns if each.hidden)
 
     @property
     def deciding(self) -> tuple[ColumnReason, ...]:
@@ -82,7 +92,7 @@ class RowExplanation(Record):
         lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {number(self.score)}."]
         if not self.shown or len(self.references) < 2:
             return lines
-        first, which = self.shown[0], "" if len(self.shown) == len(self.columns) else " shown here"
+        first, which = self.shown[0], " shown here" if self.hidden else ""
         if first.difference < 0.005:
             return [
                 *lines,

@@ -138,10 +138,10 @@ def _choosing(record: AuditRecord) -> str:
         "Choose any audited row, the most affected first, or find one by its identifier."
         if len(described) >= total
         else f"Choose one of {count(len(described))} of the {counted(total, 'audited row')}, or find one by "
-        f"its identifier. These are the most affected rows{sample}; gcig explain shows any other row (--id or "
-        "--row)."
+        f"its identifier. These are the most affected rows{sample}; gcig explain shows any other row "
+        "(--id or --row)."
     )
-    hidden = [each.column for each in described[0].columns if each not in described[0].shown]
+    hidden = described[0].hidden
     withheld = f" {_hidden_note(hidden)} include_protected=True shows them." if hidden else ""
     n_near = sum(bool(row.neighbours) for row in described)
     below = "it" if n_near == len(described) else f"the {counted(n_near, 'most affected row')}"
@@ -241,8 +241,7 @@ def _reasons_table(row: RowExplanation) -> Table:
         )
         for reason in row.shown
     ]
-    hidden = [reason.column for reason in row.columns if reason not in row.shown]
-    rows += [(column, *[Entry(HIDDEN)] * (len(groups) + 3)) for column in hidden]
+    rows += [(column, *[Entry(HIDDEN)] * (len(groups) + 3)) for column in row.hidden]
     header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
     note = (
         f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, the "
