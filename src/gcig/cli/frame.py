@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import augment_usage_errors
 
 from gcig._files import check_creatable
 from gcig._progress import printable
@@ -142,7 +143,8 @@ class Command(click.Command):
 
         click keeps the last value without a remark: `--sensitive` may be repeated, `--target` may not.
         """
-        *_, given = self.make_parser(ctx).parse_args(list(args))
+        with augment_usage_errors(ctx):  # errors then name the help of this command
+            *_, given = self.make_parser(ctx).parse_args(list(args))
         for option in given:
             single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
             if single and given.count(option) > 1 and not ctx.resilient_parsing:  # not while completing
