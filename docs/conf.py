@@ -3,9 +3,12 @@
 import re
 import tomllib
 from pathlib import Path
+from zipfile import ZipFile
 
+import nbformat
 from docutils import nodes
 from docutils.utils.math import latex2mathml
+from nbclient import NotebookClient
 
 from gcig._version import __version__
 
@@ -110,7 +113,25 @@ def _name_repository(_app, _name, source):
     source[0] = source[0].replace("|repository|", repository).replace("v|release|", f"v{release}")
 
 
+def _execute_notebooks(app):
+    """Run the notebooks of the gallery, so that those who download one see its output."""
+    gallery = Path(app.srcdir) / sphinx_gallery_conf["gallery_dirs"]
+    for path in sorted(gallery.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        if not any(cell.get("outputs") for cell in notebook.cells):  # an example that changed
+            quiet = ["--Application.log_level=ERROR"]  # no warning of every kernel about its local socket
+            NotebookClient(notebook, timeout=600, extra_arguments=quiet).execute(cwd=str(gallery))
+            nbformat.write(notebook, path)
+    for path in gallery.glob("*.zip"):  # the gallery packed the notebooks before they had run
+        with ZipFile(path) as packed:
+            names = packed.namelist()
+        with ZipFile(path, "w") as packed:
+            for name in names:
+                packed.write(gallery / name, name)
+
+
 def setup(app):
-    """Register the renderer of formulas and the values that pages name."""
+    """Register the renderer of formulas, the values that pages name and the notebooks."""
     app.connect("source-read", _name_repository)
+    app.connect("builder-inited", _execute_notebooks, priority=900)  # after the gallery is written
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))

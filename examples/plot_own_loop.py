@@ -56,4 +56,4 @@ for (weight, values), line in zip(curves.items(), ("--", "-"), strict=True):
     axes.plot(range(1, len(values) + 1), values, line, label=f"weight {weight}")
 axes.set(xlabel="epoch", ylabel="GCIG on the training rows")
 axes.set_ylim(bottom=0)
-axes.legend()
+_ = axes.legend()

@@ -70,4 +70,4 @@ edges = np.linspace(0, max(values.max() for values in disparities.values()), 40)
 for label, values in disparities.items():
     axes.hist(values, bins=edges, alpha=0.6, label=label)
 axes.set(xlabel="disparity of a person", ylabel="people")
-axes.legend()
+_ = axes.legend()

@@ -46,4 +46,4 @@ print(repaired.changes_.round(3))
 
 figure, axes = plt.subplots(layout="constrained")
 DisparityDisplay.from_estimator(repaired, rows, labels, sensitive_features=race, ax=axes)
-axes.set_title("after the repair")
+_ = axes.set_title("after the repair")

@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
@@ -294,6 +295,13 @@ def test_examples_can_be_downloaded_as_notebooks(built):
         assert code, path
         compile("\n".join(code), path.name, "exec")
         assert "sphx-glr-script-out" in page, f"{path.name}: the page shows no output"
+        (archive,) = set(re.findall(r'href="([^"]+\.zip)"', page))
+        with ZipFile(built / "gallery" / archive) as packed:
+            assert json.loads(packed.read(f"{path.stem}.ipynb")) == notebook
+        outputs = [each for cell in notebook["cells"] for each in cell.get("outputs", ())]
+        shown = {kind for each in outputs for kind in each.get("data", {each["output_type"]: ""})}
+        assert {"stream", "image/png"} <= shown, f"{path.name}: the notebook has no output"
+        assert not [each for each in outputs if each.get("name") == "stderr"], path.name
 
 
 @pytest.mark.slow

@@ -373,6 +373,7 @@ def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
         pairs = ", ".join(f"{first!r} and {second!r}" for first, second in alike[:5])
         warn_input(
             f"holds groups that differ only by upper and lower case: {pairs}. They are kept apart: write "
-            "them alike if they are the same group.",
+            "them alike if they are the same group (in the shell: "
+            f"--group-names {alike[0][1]}={alike[0][0]}).",
             **subject,
         )

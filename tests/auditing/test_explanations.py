@@ -108,6 +108,17 @@ def test_distances_of_categories_and_missing_entries() -> None:
     assert found[0, 0][0] == 1
 
 
+@pytest.mark.parametrize("convert", [list, pd.to_datetime])
+def test_distances_of_dates_are_days(convert) -> None:
+    days = ["2024-01-01", "2024-01-11", "2024-01-31", None]
+    people = pd.DataFrame({"since": convert(days)})
+    zeros = np.zeros(3, dtype=np.int64)
+    found = find_neighbours(people[:1], people[1:], zeros, np.array([1, 0, 1]), [0])[0]
+    span = np.quantile([10, 30], 0.95) - np.quantile([10, 30], 0.05)
+    assert found[0, 1] == (0, pytest.approx(10 / span))
+    assert found[0, 0] == (1, 1.0)  # at most 1
+
+
 def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     kind = np.where(SEX == "group 0", np.where(X["age"] > 0, "a", "b"), "c")
     table = X.assign(kind=pd.Series(kind).map({"a": 1.0, "b": 2.0, "c": 3.0}))
@@ -122,10 +133,29 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     shown = gcig.explain(model, table.iloc[[3]], include_protected=True, **options).record
     assert shown.hidden == ()
     assert shown.rows[0].group == SEX[3]
+    # The attribution would reveal the entry. It is part of the start: otherwise it would follow from the sum.
+    row, full = hidden.record.rows[0], {each.column: each for each in shown.rows[0].columns}
+    assert np.isnan([*row.columns[-1].attributions.values(), row.columns[-1].share]).all()
+    for group, start in row.references.items():
+        assert start == pytest.approx(shown.rows[0].references[group] + full["kind"].attributions[group])
+        assert start + sum(each.attributions[group] for each in row.shown) == pytest.approx(row.logit)
+    assert "kind" not in " ".join([*row.describe(), *row.bars(10)[0]])
     fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), lambda_ig=0.1, random_state=0)
     fitted.fit(table, Y, sensitive_features=SEX)
     assert fitted.protected_columns_ == ("kind",)
     assert gcig.explain(fitted, table.iloc[[3]]).record.hidden == ("kind",)
+
+
+def test_neighbours_of_the_own_group_are_not_nearer_because_of_a_protected_column() -> None:
+    table = X.assign(kind=SEX)
+
+    def ignore_kind(rows):
+        return LINEAR.predict_proba(rows[list(X)])[:, 1]
+
+    row = gcig.explain(ignore_kind, table.iloc[[3]], reference=(table, Y, SEX)).record.rows[0]
+    without = gcig.explain(LINEAR, X.iloc[[3]], reference=REFERENCE).record.rows[0]
+    assert len(row.neighbours) == 4
+    assert [each.distance for each in row.neighbours] == [each.distance for each in without.neighbours]
 
 
 def test_small_groups_have_no_neighbours_and_are_not_compared() -> None:

@@ -75,15 +75,16 @@ def test_rows_of_batches_are_described_as_those_of_the_table(tmp_path) -> None:
         for batches in ({}, BATCHES)
     )
     expected = {row.position: row.explanation for row in whole.procedural.rows}
-    for row in parts.procedural.rows:
+    assert len(expected) > 390  # all rows but those without reasons
+    for place, row in enumerate(parts.procedural.rows):
         assert row.explanation.row == str(1000 + row.position)
-        assert len(row.explanation.neighbours) == 4
+        assert len(row.explanation.neighbours) == (4 if place < 892 // 4 else 0)  # the most affected rows
         if row.position in expected:
             entries = [(each.column, each.value) for each in row.explanation.columns]
             assert entries == [(each.column, each.value) for each in expected[row.position].columns]
             near = [each.distance for each in expected[row.position].neighbours]
             assert [each.distance for each in row.explanation.neighbours] == pytest.approx(near)
-    assert len(expected.keys() & {row.position for row in parts.procedural.rows}) >= 50
+    assert expected.keys() == {row.position for row in parts.procedural.rows}
 
 
 def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:

@@ -217,6 +217,34 @@ class TestRecord:
         assert [each.distance for each in row.neighbours] == [each.distance for each in near]
         assert row.neighbours[3].columns == near[3].columns
 
+    def test_as_many_rows_as_fit_are_described(self) -> None:
+        table = make_numeric_loans(3000)
+        X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
+        model = LogisticRegression().fit(X, y)
+        found = audit(model, X, y, sensitive_features=sex, include_rows=True, **QUICK)
+        rows = found.record.procedural.rows
+        assert 700 < len(rows) <= 25_000 // (4 * 2 + 20)
+        plain = audit(model, X, y, sensitive_features=sex, **QUICK).record.procedural.rows
+        assert [row.position for row in rows[:20]] == [row.position for row in plain]
+        places = np.sort([row.position for row in rows[50:]])
+        assert np.histogram(places, bins=6, range=(0, 3000))[0].min() > len(places) / 6 - 20
+        assert all(row.explanation.neighbours for row in rows[:100])
+        page = found.to_html()
+        assert len(page) < 3_000_000
+        assert f"Choose one of {len(rows)} of the 3,000 audited rows" in page
+
+    def test_fewer_rows_of_wide_tables_are_described(self) -> None:
+        rng = np.random.default_rng(0)
+        X, groups = rng.normal(size=(600, 200)), rng.choice(list("abcd"), 600)
+        y = (X[:, 0] + (groups == "a") > 0).astype(int)
+        model = LogisticRegression(C=0.1).fit(X, y)
+        found = audit(model, X, y, sensitive_features=groups, include_rows=True, **QUICK)
+        rows = found.record.procedural.rows
+        assert len(rows) == 50
+        assert sum(row.explanation is not None for row in rows) == 25_000 // (200 * 4 + 20)
+        assert sum(bool(row.explanation and row.explanation.neighbours) for row in rows) == 3
+        assert len(found.to_html()) < 3_500_000
+
     @pytest.mark.parametrize("kind", [sparse.coo_array, pl.from_pandas])
     def test_rows_of_tables_of_any_kind_are_described(self, kind) -> None:
         table = make_numeric_loans()

@@ -7,7 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from gcig.records import ExplanationRecord
 from tables import make_numeric_loans
 
-ROLES = ["--target", "approved", "--positive", "yes", "--sensitive", "sex"]
+COLUMNS = ["--target", "approved", "--sensitive", "sex"]
+ROLES = [*COLUMNS, "--positive", "yes"]
 
 
 @pytest.fixture
@@ -46,11 +47,14 @@ def test_wrong_input(shell, files):
         (["--id", "7"], "No row of"),
         ([], "No row is chosen"),
         (["--row", "3", "--favourable", "True"], "--favourable is 'True', but the classes are 'no', 'yes'"),
-        (["--row", "3", "--positive", "Yes"], "--positive is 'Yes', but column 'approved' has the values"),
+        (["--row", "3", "--positive=no"], "--positive is given twice, but takes one value."),
     ):
         code, _, err = shell("explain", *files, *ROLES, "--trust-pickle", *arguments)
         assert code == 2
         assert expected in err
+    code, _, err = shell("explain", *files, *COLUMNS, "--positive", "Yes", "--row", "3", "--trust-pickle")
+    assert code == 2
+    assert "--positive is 'Yes', but column 'approved' has the values" in err
     code, _, err = shell("explain", *files, "--id", "1017", "--trust-pickle")
     assert code == 2
     assert "--target is needed: only models of gcig have references of their own" in err

@@ -165,6 +165,33 @@ def test_numbers_stored_as_text_in_parquet_are_named(shell, tmp_path):
     assert "'postcode=ymd' must end in =dmy or =mdy." in err
 
 
+def test_numbers_with_a_sign_are_read_if_requested(shell, tmp_path):
+    rng = np.random.default_rng(0)
+    pay, rate = rng.integers(-5000, 90_000, 200), rng.uniform(0, 20, 200).round(1)
+    table = pd.DataFrame({"pay": pay, "rate": rate, "sex": rng.choice(["f", "m"], 200)})
+    table["paid"] = (pay + rng.normal(0, 9000, 200) > 40_000).astype(int)
+    signed = table.assign(
+        pay=[f"{'-' if each < 0 else ''}${abs(each):,}" for each in pay], rate=[f"{each} %" for each in rate]
+    )
+    paths = tmp_path / "plain.csv", tmp_path / "signed.csv"
+    table.to_csv(paths[0], index=False)
+    signed.to_csv(paths[1], index=False)
+    roles = ("--target", "paid", "--sensitive", "sex", *QUICK_FLAGS)
+    code, _, err = shell("train", paths[1], *roles, "--out", tmp_path / "m")
+    assert code == 2
+    assert "column 'pay' holds numbers with a currency or percent sign. --numeric pay reads them" in err
+    assert shell("train", paths[1], *roles, "--numeric", "pay,rate", "--out", tmp_path / "signed")[0] == 0
+    assert shell("train", paths[0], *roles, "--out", tmp_path / "plain")[0] == 0
+    answers = [shell("predict", tmp_path / path.stem, path)[1] for path in paths]
+    assert answers[0] == answers[1]
+    signed.assign(pay=signed["pay"].str.replace("$", "€", n=1).where(pay % 2 == 0, signed["pay"])).to_csv(
+        paths[1]
+    )
+    code, _, err = shell("train", paths[1], *roles, "--numeric", "pay", "--out", tmp_path / "m")
+    assert code == 2
+    assert "'pay' has numbers with different signs ($ €). Convert them to one unit first." in err
+
+
 def test_a_note_names_columns_with_leading_zeros(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("postcode,age,share\n01234,40,0.5\n10115,05,0\n20095,7,1\n")

@@ -45,6 +45,8 @@ ARGUMENTS = {
     "no sensitive": (["train", "x.csv", "--target", "y", "--out", "m"], "Missing option '--sensitive'"),
     "no out": (["train", "x.csv", "--target", "y", "--sensitive", "s"], "Missing option '--out'"),
     "misspelt option": (["train", "x.csv", "--tarjet", "y"], "--target"),
+    "no value": (["demo", "--seed"], "'--seed' requires an argument. See `gcig demo --help`."),
+    "two values": (["demo", "--seed", "1", "--seed=2"], "--seed is given twice, but takes one value."),
     "an argument too many": (["predict", "m", "x.csv", "more"], "unexpected extra argument"),
     "a word for a number": (["demo", "--seed", "one"], "'one' is not a valid integer"),
     "a fraction for a seed": (["demo", "--seed", "1.5"], "'1.5' is not a valid integer."),

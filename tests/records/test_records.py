@@ -180,3 +180,11 @@ def test_columns_that_could_decide_are_named(margin, words):
         "7", 7, 0.6, 0.4, "yes", True, margin, "yes", "given", None, {"f": 0.0, "m": 0.1}, 0.2, columns
     )
     assert words in row.describe()[-1]
+
+
+def test_reasons_that_do_not_differ_name_no_column():
+    columns = (ColumnReason("pay", "1", {"f": 0.2, "m": 0.2001}, 0.0001, 1.0),)
+    row = RowExplanation(
+        "7", 7, 0.6, 0.4, "yes", True, 0.3, "yes", "given", None, {"f": 0.0, "m": 0.0}, 0.0, columns
+    )
+    assert row.describe()[1:] == ["The reasons hardly depend on the group: no column differs by 0.01 logits."]

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from gcig.auditing import AuditResult
 from gcig.records import AuditRecord, Interval
 from gcig.records.audit import Verdict
 from gcig.report import charts
@@ -82,6 +83,18 @@ def test_rows_have_reasons_only_if_the_record_has_them(read):
     assert "treat it as personal data" not in plain.text
 
 
+def test_the_page_says_which_rows_can_be_chosen():
+    text = Page(audit_page(example())).text
+    assert "Choose one of 8 of the 45,222 audited rows" in text
+    assert "These are the most affected rows; gcig explain shows any other row (--id or --row)." in text
+    record = example()
+    many = replace(record, procedural=replace(record.procedural, rows=record.procedural.rows * 7))
+    more = Page(audit_page(many)).text
+    assert "the most affected rows, which come first, and an even sample of the others" in more
+    few = replace(record, subject=replace(record.subject, n_rows=8))
+    assert "Choose any audited row, the most affected first" in Page(audit_page(few)).text
+
+
 def test_other_models_are_compared():
     other = example(name="fair-model")
     other = replace(other, procedural=replace(other.procedural, gcig=Interval(0.03)))
@@ -154,10 +167,27 @@ def test_the_gauge_marks_the_value_that_is_comparable_with_chance():
     record = example()
     found = record.procedural
     own = replace(found, gcig=Interval(0.05), excess=Interval(found.gcig.value - found.noise_floor.value))
-    assert "The hollow mark" not in Page(audit_page(record)).text
-    text = Page(audit_page(replace(record, procedural=own))).text
-    assert "The hollow mark" in text
-    assert "relative to audited rows" in text
+    plain = Page(audit_page(record))
+    assert "The hollow one" not in plain.text
+    assert "GCIG to compare with chance" not in plain.texts
+    read = Page(audit_page(replace(record, procedural=own)))
+    assert "The hollow one has references from the audited rows" in read.text
+    assert f"references from the audited rows; GCIG is then {found.gcig.value:.3f}" in read.text
+    assert "references from the model's training rows" in read.text
+    assert "GCIG to compare with chance" in read.texts
+    assert "GCIG to compare with chance minus the noise floor: the part due to the model" in read.texts
+
+
+def test_a_limit_that_chance_alone_exceeds_says_so():
+    record = example()
+    floor = record.procedural.noise_floor.value
+    assert floor < record.procedural.gcig.value
+    small = Page(audit_page(record, max_gcig=floor / 2)).text
+    assert f"So is the {floor:.3f} that chance alone gives on these rows: audit more of them." in small
+    assert "audit more of them" not in Page(audit_page(record, max_gcig=floor * 1.01)).text
+    check = AuditResult(record).check(max_gcig=floor / 2)
+    assert f"(as is the {floor:.4f} that chance alone gives on these rows: use more rows)" in str(check)
+    assert "chance" not in str(AuditResult(record).check(max_gcig=floor * 1.01))
 
 
 def test_the_noise_floor_is_drawn_only_where_it_is_comparable():

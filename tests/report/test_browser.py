@@ -27,6 +27,10 @@ def with_references():
 PAGES = {
     "audit": lambda: audit_page(with_references(), [other()], max_gcig=0.05, max_eo_gap=0.1),
     "many-groups": lambda: audit_page(example(groups=tuple(f"group number {i}" for i in range(12)))),
+    "long-names": lambda: audit_page(
+        example(groups=tuple(f"employment=self-employed-{i} & nationality=other" for i in range(6)))
+    ),
+    "many-rows": lambda: audit_page(example(n_rows_listed=12)),
     "hostile": lambda: audit_page(hostile(), [hostile()]),
     "undefined": lambda: audit_page(undefined()),
     "comparison": lambda: comparison_page(comparison()),
@@ -109,6 +113,15 @@ def test_wide_tables_of_narrow_pages_say_that_more_follows(visit):
     left = f"{wide}.map(t => {{ t.scrollLeft = 999; return {first}.getBoundingClientRect().left"
     left += " - t.getBoundingClientRect().left; })"
     assert all(0 <= each <= 2 for each in evaluate(browser, left))
+    assert evaluate(browser, f"{wide}.every(t => {first}.clientWidth >= 60)")  # words are not broken
+
+
+@pytest.mark.parametrize("width", [375, 1200])
+def test_headers_of_long_names_do_not_overlap(visit, width):
+    browser = visit("long-names", width=width)
+    spilled = """[...document.querySelectorAll('th, .cards td')].filter(t => t.getClientRects().length)
+        .filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.textContent)"""
+    assert evaluate(browser, spilled) == []
 
 
 def test_labels_of_charts_are_not_cut_off(visit):
@@ -192,6 +205,24 @@ def test_the_row_explorer_shows_one_row_at_a_time(visit):
     assert "not among the 8 rows" in found
     assert "gcig explain --id" in found
     assert browser.get_log("browser") == []
+
+
+def test_rows_are_unpacked_when_a_reader_chooses_them(visit):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser = visit("many-rows")
+    row = "document.getElementById('row-8958')"
+    assert evaluate(browser, f"{row}.textContent.trim()") == ""
+    search = browser.find_element("css selector", ".picker input")
+    search.send_keys("id 11\n")
+    WebDriverWait(browser, 10).until(
+        lambda _: evaluate(browser, f"{row}.querySelectorAll('svg').length == 2")
+    )
+    assert evaluate(browser, f"{row}.querySelector('h3').textContent").startswith("id 11: decision")
+    assert evaluate(browser, f"{row}.querySelectorAll('th button').length") > 0  # tables can be sorted
+    assert browser.get_log("browser") == []
+    without = visit("many-rows", script=False)
+    assert "shows only the first of 12 rows" in without.find_element("css selector", ".explorer").text
 
 
 def test_the_theme_follows_the_reader(visit):

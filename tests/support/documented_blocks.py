@@ -138,7 +138,11 @@ class Reader:
         if program in ELSEWHERE:
             return
         assert program == "gcig", f"cannot run `{command}` here"
-        arguments += self.shorter.get(arguments[0], []) if arguments else []
+        shorter = self.shorter.get(arguments[0], []) if arguments else []
+        for option in set(shorter[::2]) & set(arguments):  # replace the value on the page
+            place = arguments.index(option)
+            del arguments[place : place + 2]
+        arguments += shorter
         both = io.StringIO()
         result = io.StringIO() if target else both
         with contextlib.redirect_stdout(result), contextlib.redirect_stderr(both):

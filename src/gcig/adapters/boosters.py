@@ -102,7 +102,9 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
                 "Install XGBoost 3.1 or later, train the model again and save it."
             )
         return lambda X: model.predict(
-            xgboost.DMatrix(_prepared(X, names, categories), enable_categorical=bool(categories))
+            xgboost.DMatrix(
+                _with_levels(_prepared(X, names, categories), model), enable_categorical=bool(categories)
+            )
         )
     expected = len(model.pandas_categorical or ())
 
@@ -118,6 +120,16 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
         return model.predict(table)
 
     return predict
+
+
+def _with_levels(table: Any, model: Any) -> Any:
+    """Add a category of training to columns in which every entry is missing: XGBoost fails without one."""
+    if not isinstance(table, pd.DataFrame):
+        return table
+    dtypes = table.dtypes.items()
+    empty = [str(name) for name, kind in dtypes if kind == "category" and not len(kind.categories)]
+    known = dict(model.get_categories(export_to_arrow=True).to_arrow()) if empty else {}
+    return table.assign(**{name: table[name].cat.set_categories([known[name][0].as_py()]) for name in empty})
 
 
 def _is_native(model: Any) -> bool:

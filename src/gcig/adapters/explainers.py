@@ -71,7 +71,7 @@ class Budget:
     offset_rows: int = 2048  # members of each cell whose scores are compared with that of its reference
     importance_rows: int = 512  # rows for faithfulness
     exchanged_rows: int = 2048  # rows for the attribute effect
-    described_rows: int = 50  # random rows that are described in addition to those with the largest disparity
+    describes_others: bool = True  # whether a page describes more rows than the most affected, and neighbours
     exact_points: int = ALWAYS_EXACT  # evaluations per row and group that suffice to enumerate all coalitions
     max_levels: int = 256  # levels of all columns with a control variate, which costs an evaluation per row
 

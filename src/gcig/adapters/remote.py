@@ -314,7 +314,7 @@ def _scaled(scale: float) -> Budget:
         offset_rows=part(full.offset_rows, 32),
         importance_rows=part(full.importance_rows, 32),
         exchanged_rows=part(full.exchanged_rows, 64),
-        described_rows=0,
+        describes_others=False,
         exact_points=full.exact_points if many else 0,
         max_levels=part(full.max_levels, 32),
     )

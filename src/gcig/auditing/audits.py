@@ -102,7 +102,7 @@ def audit(
     identifiers : sequence of n names, optional
         Names of the rows, by which a reader of the page finds them; by default positions.
     include_protected : bool
-        With ``include_rows``, whether groups and entries of columns that reveal them are shown.
+        With ``include_rows``, whether groups and the columns that reveal them are shown.
     against : AuditResult, AuditRecord or path, optional
         An earlier audit. The result says what changed since then, and whether that is more than chance.
     name : str, optional

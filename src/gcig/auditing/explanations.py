@@ -92,7 +92,7 @@ def explain(
     neighbours : bool
         Whether to explain also the nearest reference rows, one per group and decision.
     include_protected : bool
-        Whether to show the group of a row, and the entries of columns that reveal it.
+        Whether to show the group of a row, and entries and attributions of the columns that reveal it.
     min_cell : int
         Groups with fewer reference rows of a label are not compared, and neighbours are shown only if at
         least this many rows share their group and decision.
@@ -305,7 +305,7 @@ class ExplainResult:
         row = self.record.rows[0]
         lines = [
             (each.column, each.value, *(shown(value) for value in each.attributions.values()))
-            for each in row.columns[:10]
+            for each in row.shown[:10]
         ]
         sentences = "".join(f"<p>{escape(line)}</p>" for line in row.describe())
         header = (f"row {row.row}", "value", *(f"compared with {group}" for group in self.record.groups))

@@ -161,12 +161,12 @@ def _rows(
     rows: RowList, first: FirstPass, source: Source, options: Options, sizes: Codes
 ) -> tuple[RowAudit, ...]:
     """Return the rows with the largest disparity, with descriptions if these were requested."""
-    listed = rows.listed(first.sample)
+    listed = rows.listed()
     if not options.include_rows:
         return tuple(RowAudit(row.position, row.disparity) for row in listed)
     # A limit on the rows sent to the model leaves none for neighbours.
-    limited = rows.comparison.adapted.explainer.budget.described_rows == 0
-    people = () if limited else first.sample.positions[:NEIGHBOUR_ROWS].tolist()
+    describes_others = rows.comparison.adapted.explainer.budget.describes_others
+    people = first.sample.positions[:NEIGHBOUR_ROWS].tolist() if describes_others else ()
     return describe_rows(listed, source, rows.comparison, options, cell_sizes=sizes, people=people)
 
 

@@ -33,6 +33,7 @@ class LimitCheck:
     value: float  # NaN if the figure is undefined
     limit: float
     upper: bool = False  # whether the value is the upper limit of the 95 % interval
+    by_chance: float = math.nan  # what a model without any disparity shows on these rows, if known
 
     @property
     def exceeded(self) -> bool:
@@ -47,7 +48,12 @@ class LimitCheck:
         if self.upper:
             again = " with references estimated again" if self.figure == "gcig" else ""
             what = f"(upper limit of its interval{again}) "
-        return f"{name} {what}{self.value:.4f} is {'above' if self.exceeded else 'at most'} {self.limit:g}"
+        result = f"{name} {what}{self.value:.4f} is {'above' if self.exceeded else 'at most'} {self.limit:g}"
+        if self.exceeded and self.by_chance >= self.limit:
+            result += (
+                f" (as is the {self.by_chance:.4f} that chance alone gives on these rows: use more rows)"
+            )
+        return result
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ class AuditResult:
                 continue
             check_argument(f"max_{figure}", limit, "a number of at least 0", _is_limit)
             value = measured.high if conservative else measured.value
-            checks.append(LimitCheck(figure, value, limit, conservative))
+            checks.append(LimitCheck(figure, value, limit, conservative, self.record.by_chance[figure]))
         if not checks:
             raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
         return CheckResult(tuple(checks), outcome.collapsed, outcome.decides_alike)

@@ -17,17 +17,22 @@ from gcig.adapters.base import last_step
 from gcig.auditing.sources import Batch, Source, take_rows
 from gcig.auditing.subject import Options
 from gcig.core.columns import protected_attributes
+from gcig.data.entries import are_dates, count_days
 from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.metrics.trust import threshold_logit
-from gcig.records.audit import RowAudit
+from gcig.records.audit import LISTED_ROWS, RowAudit
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _N_BINS = 24
-_TOP_ROWS = 20
-_DESCRIBED_ROWS = 50  # with include_rows
+_TOP_ROWS = 20  # without include_rows
+# Attributions of the described rows, and again of their neighbours: a page of about 3 MB.
+_MAX_ATTRIBUTIONS = 25_000
+_LEAST_ROWS = 10  # rows that are described even if they need more
+_ROW_OVERHEAD = 20  # attributions that take as much space as the other parts of a row: sentences and axes
+_EVEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: its multiples modulo 2^64 are evenly spread
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
 _EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
@@ -42,7 +47,7 @@ class RowDescriber:
     classes: tuple[str, str]  # names of the labels 0 and 1
     favourable: int = 1  # the label that is favourable for a person
     threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
-    hidden: frozenset[str] = frozenset()  # columns whose entries are not shown
+    hidden: frozenset[str] = frozenset()  # columns whose entries and attributions are not shown
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -78,6 +83,12 @@ class RowDescriber:
         cut = threshold_logit(self.comparison, self.threshold)
         decisions = (outputs.decisions >= 0.5).astype(np.int64)
         entries = _entries(table, columns, n, self.hidden)
+        # Of a protected column, the entry follows from its attribution, which is 0 relative to the own group.
+        # The waterfall starts after the parts of such columns, because the sum would give them away.
+        protected = np.array([column in self.hidden for column in columns], dtype=bool)
+        starts = logits - values[:, :, ~protected].sum(axis=2)
+        values = np.where(protected, np.nan, values)
+        shares = np.where(protected, np.nan, shares)
         return tuple(
             RowExplanation(
                 row=names[i],
@@ -90,7 +101,7 @@ class RowDescriber:
                 label=self.classes[int(rows.labels[i])],
                 label_source=label_source,
                 group=group_names[i],
-                references={g: float(logits[i] - values[k, i].sum()) for k, g in enumerate(groups)},
+                references={g: float(starts[k, i]) for k, g in enumerate(groups)},
                 disparity=float(disparity[i]),
                 columns=self._reasons(values[:, i], shares[i], entries[i]),
                 role=roles[i] if roles else "",
@@ -108,7 +119,10 @@ class RowDescriber:
         return values
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
-        """Return the reasons of one row from values (groups, columns), by decreasing difference."""
+        """Return the reasons of one row from values (groups, columns), by decreasing difference.
+
+        Columns without values are the last.
+        """
         spread = np.ptp(values, axis=0)
         order = np.lexsort((-np.abs(values).max(axis=0), -np.nan_to_num(spread)))
         return tuple(
@@ -154,13 +168,15 @@ def find_neighbours(
 ) -> list[dict[tuple[int, int], tuple[int, float]]]:
     """Return, per row, (group, accepted or not) -> position and distance of the nearest of the other rows.
 
-    The distance is Gower's: per column the difference of numbers relative to their range between the 5 % and
-    95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over columns. Rows that
-    are the same in every column are left out: one of them may be the row itself.
+    The distance is Gower's: per column the difference of numbers or dates relative to their range between
+    the 5 % and 95 % quantiles, at most 1, and 0 or 1 for categories and missing entries; the mean over
+    columns. Rows that are the same in every column are left out: one of them may be the row itself.
     """
     total = np.zeros((len(table), len(others)))
     for name in others.columns:
         mine, theirs = table[name], others[name]
+        if _are_dates(theirs):
+            mine, theirs = (pd.Series(count_days(each)[0]) for each in (mine, theirs))
         if pt.is_numeric_dtype(theirs.dtype) and not pt.is_bool_dtype(theirs.dtype):
             own, other = (np.asarray(each, dtype=np.float64) for each in (mine, theirs))
             low, high = np.nanquantile(other, [0.05, 0.95]) if np.isfinite(other).any() else (0.0, 1.0)
@@ -187,6 +203,13 @@ def find_neighbours(
     return found
 
 
+def _are_dates(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds dates, also as text."""
+    if pt.is_numeric_dtype(column.dtype):
+        return False
+    return pt.is_datetime64_any_dtype(column.dtype) or are_dates(map(str, column.dropna().unique()))
+
+
 def revealing_columns(table: Any, groups: Codes) -> set[str]:
     """Return the columns of a table that are the protected attribute, or one of several, or reveal it."""
     if getattr(table, "ndim", 2) != 2:
@@ -200,7 +223,7 @@ def revealing_columns(table: Any, groups: Codes) -> set[str]:
 
 
 def protected_columns(model: Any, source: Source | None, named: Iterable[str] = ()) -> frozenset[str]:
-    """Return the columns that are or reveal the protected attribute; their entries are not shown.
+    """Return the columns that are or reveal the protected attribute, whose entries are not shown.
 
     These are ``named`` ones, those that a gcig model found in training, and those of the rows of ``source``.
     """
@@ -223,10 +246,11 @@ class ListedRow:
 
 
 class RowList:
-    """Histograms of the disparity per group and of the differences per column, and the most affected rows.
+    """Histograms of the disparity per group and of the differences per column, and the rows to be listed.
 
     The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
-    of normalised attributions.
+    of normalised attributions. The listed rows are the most affected ones and, if rows are described, an even
+    sample of the others, as many as fit on a page.
     """
 
     def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
@@ -236,8 +260,11 @@ class RowList:
         self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
-        self._n_top = _DESCRIBED_ROWS if options.include_rows else _TOP_ROWS
+        self._n_top = LISTED_ROWS if options.include_rows else _TOP_ROWS
+        describes_others = options.include_rows and comparison.adapted.explainer.budget.describes_others
+        self._n_others = max(0, _max_described(comparison) - self._n_top) if describes_others else 0
         self._top: list[ListedRow] = []
+        self._others: list[ListedRow] = []
 
     def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
         """Add explained rows of one label."""
@@ -248,10 +275,13 @@ class RowList:
         counted = np.bincount(flat[found.defined], minlength=self.histogram.size)
         self.histogram += counted.reshape(self.histogram.shape)
         self._add_differences(found.normalised[:, found.defined])
-        few = np.flatnonzero(found.defined)
-        if len(few) > self._n_top:
-            few = few[np.argpartition(-found.disparity[few], self._n_top - 1)[: self._n_top]]
+        defined = np.flatnonzero(found.defined)
+        few = _smallest(defined, -found.disparity[defined], self._n_top)
         self._top = _sorted([*self._top, *_listed(rows, found, label, few)])[: self._n_top]
+        few = _smallest(defined, _spread(rows.positions[defined]), self._n_others)
+        others = [*self._others, *_listed(rows, found, label, few)]
+        places = np.array([row.position for row in others], dtype=np.int64)
+        self._others = [others[i] for i in _smallest(np.arange(len(others)), _spread(places), self._n_others)]
 
     def _add_differences(self, normalised: Floats) -> None:
         """Count differences between the groups, from normalised attributions (groups, m, columns)."""
@@ -290,20 +320,28 @@ class RowList:
             if n_rows[g] >= min_cell
         }
 
-    def listed(self, others: EncodedRows) -> list[ListedRow]:
-        """Return the rows by decreasing disparity; if rows are described, also the first of ``others``."""
-        if not self.options.include_rows:
-            return self._top
-        explained = self.comparison.explain_all(
-            others[: self.comparison.adapted.explainer.budget.described_rows]
-        )
-        more = [
-            row
-            for part, found, label in explained
-            if found is not None
-            for row in _listed(part, found, label, np.flatnonzero(found.defined))
-        ]
-        return _sorted(list({row.position: row for row in [*more, *self._top]}.values()))
+    def listed(self) -> list[ListedRow]:
+        """Return the rows by decreasing disparity."""
+        return _sorted(list({row.position: row for row in [*self._others, *self._top]}.values()))
+
+
+def _max_described(comparison: Comparison) -> int:
+    size = len(comparison.columns) * len(comparison.compared) + _ROW_OVERHEAD
+    return max(_LEAST_ROWS, _MAX_ATTRIBUTIONS // size)
+
+
+def _spread(positions: Codes) -> Any:
+    """Return a key per position; the rows with the smallest keys are spread evenly over the table.
+
+    >>> np.sort(np.argsort(_spread(np.arange(1000)))[:4]).tolist()
+    [0, 233, 610, 843]
+    """
+    return positions.astype(np.uint64) * _EVEN  # modulo 2^64
+
+
+def _smallest(indices: Codes, keys: Any, n: int) -> Codes:
+    """Return the indices with the n smallest keys."""
+    return indices[np.argpartition(keys, n)[:n]] if len(indices) > n else indices
 
 
 def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
@@ -329,12 +367,14 @@ def describe_rows(
     cell_sizes: Codes,
     people: Sequence[int],
 ) -> tuple[RowAudit, ...]:
-    """Describe rows by decreasing disparity; rows of suppressed cells are left out.
+    """Describe rows by decreasing disparity, as many as fit; rows of suppressed cells are left out.
 
-    ``cell_sizes`` (groups, 2) counts the audited rows. Neighbours are searched among the rows at the
-    positions ``people``.
+    ``cell_sizes`` (groups, 2) counts the audited rows. The most affected rows get neighbours, which are
+    searched among the rows at the positions ``people``.
     """
-    shown = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
+    large = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
+    limit = _max_described(comparison)
+    shown, others = large[:limit], large[limit:]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
@@ -358,13 +398,23 @@ def describe_rows(
         group_names=[source.group_names[row.group] if shows_group else None for row in rows],
         values=np.stack([row.values for row in rows], axis=1),
     )
-    if table is not None and len(people):
-        others = take_rows(source, people)
-        described = add_neighbours(
-            described, table, others, describer, threshold=options.threshold, min_cell=options.min_cell
-        )
     found = dict(zip(places, described, strict=True))
-    return tuple(RowAudit(row.position, row.disparity, found[row.position]) for row in shown)
+    if table is not None and len(people):
+        room = max(1, limit // (2 * len(describer.groups)))  # two neighbours per group
+        most = [row.position for row in shown[:room]]
+        near = add_neighbours(
+            tuple(found[place] for place in most),
+            table.iloc[np.searchsorted(places, most)],
+            take_rows(source, people),
+            describer,
+            threshold=options.threshold,
+            min_cell=options.min_cell,
+        )
+        found |= dict(zip(most, near, strict=True))
+    return (
+        *(RowAudit(row.position, row.disparity, found[row.position]) for row in shown),
+        *(RowAudit(row.position, row.disparity) for row in others),
+    )
 
 
 def add_neighbours(
@@ -389,7 +439,9 @@ def add_neighbours(
         for decision in (0, 1)
         if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
     }
-    found = find_neighbours(table[list(others.columns)], others, groups, accepted, comparison.compared)
+    # The distance leaves out columns that are not shown: people of the own group would be nearer.
+    alike = [name for name in others.columns if name not in describer.hidden]
+    found = find_neighbours(table[alike], others[alike], groups, accepted, comparison.compared)
     nearest = [
         [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
     ]

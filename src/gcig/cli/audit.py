@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
 @opt.flag("--include-rows", "Include the reasons of single rows in the report: this is personal data.")
 @opt.option("--id-column", "COLUMN", "The column of identifiers, to find rows on the page.")
-@opt.flag("--include-protected", "With --include-rows: show groups, and entries of columns that reveal them.")
+@opt.flag("--include-protected", "With --include-rows: show groups, and the columns that reveal them.")
 @opt.trust_option
 @opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
 @opt.seed_option

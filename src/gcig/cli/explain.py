@@ -31,7 +31,7 @@ from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 @opt.threshold_option
 @opt.favourable_option
 @opt.min_cell_option
-@opt.flag("--include-protected", "Show the group of the row, and the entries of columns that reveal it.")
+@opt.flag("--include-protected", "Show the group of the row, and the columns that reveal it.")
 @opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
 @opt.trust_option
 @opt.file_options
@@ -42,7 +42,7 @@ def explain(model: Path, file: Path, html: Path | None, quiet: bool, as_json: bo
     compared with the typical member of each group who has the same outcome. The page shows where they differ
     and whether that could change the decision, also for the most similar people of each group.
 
-    Entries of columns that reveal the group are not shown without --include-protected.
+    Columns that are or reveal the protected attribute are not shown without --include-protected.
     """
     from gcig.auditing.explanations import explain_file
 
@@ -68,7 +68,7 @@ def _table(row: Any) -> str:
 
     groups = list(row.references)
     lines = []
-    for each in row.columns[:10]:
+    for each in row.shown[:10]:
         amounts = *(each.attributions[group] for group in groups), each.difference
         lines.append((each.column, each.value, *(number(amount, 2) for amount in amounts)))
     head = ("column", "entry", *(f"vs {group}" for group in groups), "difference")

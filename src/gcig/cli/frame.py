@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import augment_usage_errors
 
 from gcig._files import check_creatable
 from gcig._progress import printable
@@ -134,6 +135,19 @@ class Command(click.Command):
                 help="Show the traceback of an error.",
             )
         )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an option with one value that is given twice is an error.
+
+        click keeps the last value without a remark: `--sensitive` may be repeated, `--target` may not.
+        """
+        with augment_usage_errors(ctx):  # errors then name the help of this command
+            *_, given = self.make_parser(ctx).parse_args(list(args))
+        for option in given:
+            single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+            if single and given.count(option) > 1 and not ctx.resilient_parsing:  # not while completing
+                raise click.UsageError(f"{option.opts[-1]} is given twice, but takes one value.", ctx)
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example without wrapping its lines."""

@@ -17,7 +17,7 @@ from gcig._tables import checked_column, factorise, is_date_column, level_name, 
 from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.cli.frame import check_columns, did_you_mean
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.entries import are_ambiguous_dates, are_dates, parse_numbers
+from gcig.data.entries import are_ambiguous_dates, are_dates, parse_numbers, strip_sign
 from gcig.data.reading import TableFile, TableReading, open_table
 from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
@@ -228,6 +228,12 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
             raise click.ClickException(
                 f"{path}: column '{name}' holds numbers with decimal commas, but commas separate the entries "
                 f"of the file. --decimal , reads them; --categorical {name} keeps them as categories."
+            )
+        signed = [sign for _, sign in map(strip_sign, texts) if sign]
+        if len(signed) > len(texts) / 2:
+            raise click.ClickException(
+                f"{path}: column '{name}' holds numbers with a currency or percent sign. --numeric {name} "
+                f"reads them as numbers; --categorical {name} keeps them as categories."
             )
         others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
         if len(others) < len(texts) / 2:

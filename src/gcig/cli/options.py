@@ -311,7 +311,9 @@ reading_options = _stack(
         callback=parse_group_names,
     ),
     _Kinds.option("--categorical", "category", "Columns of digits that are categories, such as codes."),
-    _Kinds.option("--numeric", "number", "Columns of numbers; other entries count as missing."),
+    _Kinds.option(
+        "--numeric", "number", "Columns of numbers, also with $ or %; other entries count as missing."
+    ),
     _Kinds.option(
         "--date", "date", "Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024."
     ),

@@ -33,6 +33,7 @@ _GROUPED = {  # digits in groups of three, by decimal mark
 }
 _MARKED = re.compile(r"[+-]?[\d.,]*[.,][\d.,]*([eE][+-]?\d+)?")
 MARK_NAMES = {".": "points", ",": "commas"}
+_SIGNED = re.compile(r"(?P<minus>[+-]?)(?P<before>[$€£¥])?\s*(?P<digits>[\d.,]+)\s*(?P<after>[$€£¥%])?")
 
 
 def parse_numbers(
@@ -73,6 +74,18 @@ def parse_numbers(
 def is_number(entry: str) -> bool:
     """Return whether a stripped entry is a number, with either decimal mark."""
     return any(parse_numbers([entry], mark) is not None for mark in ".,")
+
+
+def strip_sign(entry: str) -> tuple[str, str]:
+    """Return a number as text without its currency or percent sign, and the sign; other text unchanged.
+
+    >>> strip_sign("-$1,200"), strip_sign("4.5 %"), strip_sign("12"), strip_sign("A$")
+    (('-1,200', '$'), ('4.5', '%'), ('12', ''), ('A$', ''))
+    """
+    found = _SIGNED.fullmatch(entry)
+    if found is None or (found["before"] and found["after"]):
+        return entry, ""
+    return found["minus"] + found["digits"], found["before"] or found["after"] or ""
 
 
 def are_grouped(entries: Iterable[str], decimal: str) -> list[bool]:
@@ -405,7 +418,13 @@ def _as_numbers(column: pd.Series[Any], decimal: str, notes: list[str]) -> pd.Se
     if pt.is_numeric_dtype(column.dtype):
         return column
     codes, entries = levels(column)
-    parsed = [parse_numbers([entry.strip()], decimal, inexact=True) for entry in entries]
+    bare, signs = zip(*(strip_sign(entry.strip()) for entry in entries), strict=True) if entries else ((), ())
+    if len(used := sorted({sign for sign in signs if sign})) > 1:
+        raise InputError(
+            f"has numbers with different signs ({' '.join(used)}). Convert them to one unit first.",
+            column=str(column.name),
+        )
+    parsed = [parse_numbers([entry], decimal, inexact=True) for entry in bare]
     values = np.array([*(np.nan if number is None else number[0] for number in parsed), np.nan])[codes]
     texts = [bool(entry.strip()) and entry.strip() not in MISSING_NUMBERS for entry in entries]
     lost = int((np.isnan(values) & np.array([*texts, False])[codes]).sum())

@@ -140,7 +140,7 @@ def check_positive(
     elif positive in known[:1]:  # every rate would be inverted
         raise InputError(
             f"is {positive!r}, the model's negative class: it was trained to predict {known[1]!r}. Use "
-            f"{known[1]!r}, or omit it.",
+            f"{known[1]!r}, or omit it; favourable names the outcome that is good for a person.",
             argument="positive",
         )
     elif positive not in names:

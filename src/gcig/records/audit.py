@@ -14,6 +14,7 @@ from gcig.records.explanation import RowExplanation
 from gcig.records.trust import Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
+LISTED_ROWS = 50  # described rows that are listed as the most affected ones
 AUDIT_SCHEMA = 5
 MATERIAL = 0.05  # a GCIG beyond chance that counts as material; a smaller difference of reasons is small
 
@@ -256,6 +257,16 @@ class AuditRecord(Record):
     def describes_people(self) -> bool:
         """True if the reasons for single rows are included."""
         return any(row.explanation is not None for row in self.procedural.rows)
+
+    @property
+    def by_chance(self) -> dict[str, float]:
+        """Expected GCIG and EO gap of a model without any disparity on these rows; NaN if not known.
+
+        GCIG is not known if the model brings references of its own: the noise floor has other references.
+        """
+        known = self.procedural.comparable is None
+        floor = self.procedural.noise_floor.value if known else math.nan
+        return {"gcig": floor, "eo_gap": self.outcome.eo_noise_floor}
 
     @property
     def group_names(self) -> list[str]:

@@ -14,13 +14,18 @@ HIDDEN = "not shown"
 
 @dataclass(frozen=True, eq=False)
 class ColumnReason(Record):
-    """The part of one column in the score of a row."""
+    """The part of one column in the score of a row; its numbers are NaN for a column that is not shown."""
 
     column: str
     value: str  # the entry of the row as text; "not shown" for a protected column
     attributions: Mapping[str, float]  # group -> how far the column moves the logit from its reference
     difference: float  # the largest minus the smallest attribution, in logits
     share: float  # the column's share of the disparity of the row; NaN if there is none
+
+    @property
+    def hidden(self) -> bool:
+        """True for a protected column that is not shown."""
+        return self.value == HIDDEN and math.isnan(self.difference)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +42,24 @@ class RowExplanation(Record):
     label: str  # the class whose references were used
     label_source: str  # "given" or "predicted"
     group: str | None  # None if it is not shown
-    references: Mapping[str, float]  # group -> logit at its reference, the start of the attributions
+    # group -> logit at its reference, the start of the attributions; parts of columns that are not shown are
+    # added to it
+    references: Mapping[str, float]
     disparity: float  # between the normalised attributions of the groups; NaN if they vanish
     columns: tuple[ColumnReason, ...]  # by decreasing difference
     role: str = ""  # for a neighbour, whose nearest person this is, in words
     distance: float = math.nan  # for a neighbour, the mean difference per column, from 0 (alike) to 1
     neighbours: "tuple[RowExplanation, ...]" = ()  # the nearest people of every group with each decision
+
+    @property
+    def shown(self) -> tuple[ColumnReason, ...]:
+        """Columns other than the hidden ones."""
+        return tuple(each for each in self.columns if not each.hidden)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Names of the protected columns whose entries and attributions are not shown."""
+        return tuple(each.column for each in self.columns if each.hidden)
 
     @property
     def deciding(self) -> tuple[ColumnReason, ...]:
@@ -59,7 +76,7 @@ class RowExplanation(Record):
         def size(reason: ColumnReason) -> float:
             return max(map(abs, reason.attributions.values()), default=0.0)
 
-        order = sorted(self.columns, key=size, reverse=True)
+        order = sorted(self.shown, key=size, reverse=True)
         drawn, rest = order[:n], order[n:]
         names = [f"{each.column} = {each.value}" if each.value else each.column for each in drawn]
         values = {group: [each.attributions[group] for each in drawn] for group in self.references}
@@ -73,9 +90,14 @@ class RowExplanation(Record):
         """Say what was decided, where the reasons differ most, and how much that matters."""
         kind = "favourable" if self.favourable else "unfavourable"
         lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {number(self.score)}."]
-        if not self.columns or len(self.references) < 2:
+        if not self.shown or len(self.references) < 2:
             return lines
-        first = self.columns[0]
+        first, which = self.shown[0], " shown here" if self.hidden else ""
+        if first.difference < 0.005:
+            return [
+                *lines,
+                f"The reasons hardly depend on the group: no column{which} differs by 0.01 logits.",
+            ]
         low, high = (pick(first.attributions, key=first.attributions.__getitem__) for pick in (min, max))
         lines.append(
             f"The reasons differ most in {first.column!r}: it adds {signed(first.attributions[high])} logits "
@@ -93,7 +115,7 @@ class RowExplanation(Record):
         else:
             lines.append(
                 f"The decision is {number(abs(self.margin), 2)} logits from the threshold: no single "
-                "column differs by as much."
+                f"column{which} differs by as much."
             )
         return lines
 
@@ -114,7 +136,7 @@ class ExplanationRecord(Record):
     threshold: float  # probability from which a row is decided positive; NaN if the model has its own rule
     definition: Mapping[str, Any]  # the choices behind the disparity
     rows: tuple[RowExplanation, ...]
-    hidden: tuple[str, ...] = ()  # columns whose entries are not shown, because they reveal the group
+    hidden: tuple[str, ...] = ()  # columns that are not shown, because they reveal the group
     suppressed: tuple[str, ...] = ()  # groups with too few rows to be compared or to have neighbours
     min_cell: int = 0  # the smallest number of rows of a cell that is shown
     versions: Mapping[str, str] = field(default_factory=dict)

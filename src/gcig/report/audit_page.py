@@ -75,13 +75,17 @@ def _lead(
     record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
 ) -> list[Block]:
     found, outcome = record.procedural, record.outcome
-    around = limits(found.gcig)
+    around, own = limits(found.gcig), found.comparable is not None
     suppressed = len(record.suppressed_cells)
     figures = [
         (
             "GCIG (reasons)",
             number(found.gcig.value),
-            _hint(f"95 % interval {around}" if around else "", _limit(max_gcig)),
+            _hint(
+                "references from the model's training rows" if own else "",
+                f"95 % interval {around}" if around else "",
+                _limit(max_gcig),
+            ),
         ),
         (
             "GCIG, members",
@@ -92,7 +96,8 @@ def _lead(
             "Above chance",
             number(found.excess.value),
             _hint(
-                "" if found.comparable is None else f"{number(found.comparable)} relative to audited rows",
+                "references from the audited rows" if own else "",
+                "" if found.comparable is None else f"GCIG is then {number(found.comparable)}",
                 _with_number("chance alone gives {}", found.noise_floor.value),
             ),
         ),
@@ -113,7 +118,10 @@ def _lead(
         ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
     ]
     gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig, comparable=found.comparable)
-    hollow = " The hollow mark is GCIG with references from the audited rows: compare it with that range."
+    hollow = (
+        " The filled mark has references from the model's training rows. The hollow one has references from "
+        "the audited rows, as the range has: compare these two."
+    )
     return [
         _verdict(record, max_gcig, max_eo_gap, conservative),
         KeyFigures(figures),
@@ -124,7 +132,7 @@ def _lead(
                     gauge,
                     "How far the reasons depend on the group, with the 95 % interval, and the range that "
                     "chance alone gives when group labels are shuffled."
-                    f"{'' if found.comparable is None else hollow}",
+                    f"{hollow if own else ''}",
                 ),
                 histogram_figure(record),
             ]
@@ -137,14 +145,20 @@ def _verdict(
 ) -> VerdictBlock:
     """Return the verdict; an exceeded limit comes first and determines the status."""
     verdict = record.verdict
+    chance = record.by_chance
     figures = (
-        ("GCIG", record.procedural.gcig, max_gcig),
-        ("The EO gap", record.outcome.eo_gap, max_eo_gap),
+        ("GCIG", record.procedural.gcig, max_gcig, chance["gcig"]),
+        ("The EO gap", record.outcome.eo_gap, max_eo_gap, chance["eo_gap"]),
     )
     exceeded = [
         f"{name} {'may be as large as ' if conservative else 'is '}{number(value)}, above the limit of "
         f"{number(limit)}."
-        for name, interval, limit in figures
+        + (
+            f" So is the {number(floor)} that chance alone gives on these rows: audit more of them."
+            if floor >= limit
+            else ""
+        )
+        for name, interval, limit, floor in figures
         if limit is not None and (value := interval.high if conservative else interval.value) > limit
     ]
     status, label = ("concern", "Limit exceeded") if exceeded else (verdict.status, "")

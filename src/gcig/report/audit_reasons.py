@@ -143,19 +143,26 @@ def _group_figures(record: AuditRecord) -> list[FigureBlock]:
 
 
 def _measures_table(record: AuditRecord) -> Table:
-    found = record.procedural
+    found, here = record.procedural, record.procedural.comparable
+    own = "" if here is None else "with references from the model's training rows; "
     rows: list[tuple[Value, ...]] = [
         (
             "GCIG",
             estimate(found.gcig),
-            f"mean disparity over the rows; {_columns_counted(record)}; the interval, which is compared with "
-            "limits, includes the uncertainty of the references",
+            f"mean disparity over the rows; {own}{_columns_counted(record)}; the interval, which is compared "
+            "with limits, includes the uncertainty of the references",
+        ),
+        *(
+            []
+            if here is None
+            else [("GCIG to compare with chance", here, "with references from the audited rows")]
         ),
         ("Noise floor", estimate(found.noise_floor), "GCIG when group labels are shuffled"),
         (
             "Excess",
             estimate(found.excess),
-            "GCIG (with references from the audited rows) minus the noise floor: the part due to the model",
+            f"GCIG{'' if here is None else ' to compare with chance'} minus the noise floor: the part due to "
+            "the model",
         ),
         ("p-value", number_entry(found.p_value, 3), "share of shuffles with a GCIG at least as large"),
         *(

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from gcig.records import AuditRecord
-from gcig.records.audit import RowAudit
-from gcig.records.explanation import ExplanationRecord, RowExplanation
-from gcig.records.formatting import favourable_outcome, number, percent, signed
+from gcig.records.audit import LISTED_ROWS, RowAudit
+from gcig.records.explanation import HIDDEN, ExplanationRecord, RowExplanation
+from gcig.records.formatting import count, counted, favourable_outcome, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -25,8 +25,8 @@ from gcig.report.tables import Entry, Table, Value
 
 _CHART_COLUMNS = 8  # columns in the waterfall of one row; the table has them all
 _DISTANCE = (
-    "The distance is a mean over the columns: for a number, the difference relative to its usual range; for "
-    "a category, 0 % if it is the same and 100 % if not."
+    "The distance is a mean over the columns: for a number or date, the difference relative to its usual "
+    "range; for a category, 0 % if it is the same and 100 % if not."
 )
 _PRIVACY = Callout(
     "caution", "This page shows entries and reasons of individuals: treat it as personal data."
@@ -72,8 +72,7 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
     notes = []
     if record.hidden:
         notes.append(
-            f"Entries of protected columns are not shown ({', '.join(record.hidden)}); "
-            "include_protected=True (--include-protected) shows them."
+            f"{_hidden_note(record.hidden)} include_protected=True (--include-protected) shows them."
         )
     if record.suppressed:
         notes.append(
@@ -81,6 +80,13 @@ def _privacy(record: ExplanationRecord) -> list[Block]:
             f"{', '.join(record.suppressed)}."
         )
     return [_PRIVACY, *(Callout("note", note) for note in notes)]
+
+
+def _hidden_note(columns: Sequence[str]) -> str:
+    return (
+        f"Protected columns are not shown ({', '.join(columns)}). Their part is included in the start of "
+        "each waterfall."
+    )
 
 
 def _reading(record: ExplanationRecord) -> str:
@@ -107,34 +113,48 @@ def rows_section(record: AuditRecord) -> Section:
         return Section(heading, [Callout("note", "No rows were listed.")])
     blocks: list[Block] = [
         "Rows are numbered by their position in the audited table, from 0.",
-        _largest_table(rows),
+        _largest_table(rows[:LISTED_ROWS]),
     ]
-    near = (
-        " Below it are the nearest people of each group with a favourable and with an unfavourable decision; "
-        f"gcig explain draws their waterfalls. {_DISTANCE}"
-        if any(row.explanation is not None and row.explanation.neighbours for row in rows)
-        else ""
-    )
     views = [
         _view(_key(row), row.explanation, record.group_names, draw_neighbours=False)
         for row in rows
         if row.explanation is not None
     ]
     if views:
-        blocks += [
-            _PRIVACY,
-            (
-                "Choose a row, the most affected first, or find one by its identifier. Each waterfall "
-                "leads from the typical member of a group who has the same outcome to the row: every bar "
-                f"is the amount (in logits) by which a column moves the score.{near}"
-            ),
-            RowExplorer(views),
-        ]
+        blocks += [_PRIVACY, _choosing(record), RowExplorer(views)]
     else:
         blocks.append(
             Callout("note", "Reasons of single rows are not part of this audit; include_rows=True adds them.")
         )
     return Section(heading, blocks)
+
+
+def _choosing(record: AuditRecord) -> str:
+    """Say which rows a reader can choose, how to see others, and what is shown of each."""
+    described = [row.explanation for row in record.procedural.rows if row.explanation is not None]
+    total = record.subject.n_rows
+    sample = ", which come first, and an even sample of the others" if len(described) > LISTED_ROWS else ""
+    which = (
+        "Choose any audited row, the most affected first, or find one by its identifier."
+        if len(described) >= total
+        else f"Choose one of {count(len(described))} of the {counted(total, 'audited row')}, or find one by "
+        f"its identifier. These are the most affected rows{sample}; gcig explain shows any other row "
+        "(--id or --row)."
+    )
+    hidden = described[0].hidden
+    withheld = f" {_hidden_note(hidden)} include_protected=True shows them." if hidden else ""
+    n_near = sum(bool(row.neighbours) for row in described)
+    below = "it" if n_near == len(described) else f"the {counted(n_near, 'most affected row')}"
+    near = (
+        f" Below {below} are the nearest people of each group with a favourable and with an unfavourable "
+        f"decision; gcig explain draws their waterfalls. {_DISTANCE}"
+        if n_near
+        else ""
+    )
+    return (
+        f"{which} Each waterfall leads from the typical member of a group who has the same outcome to the "
+        f"row: every bar is the amount (in logits) by which a column moves the score.{withheld}{near}"
+    )
 
 
 def _key(row: RowAudit) -> str:
@@ -219,8 +239,9 @@ def _reasons_table(row: RowExplanation) -> Table:
             reason.difference,
             Entry("yes", 1.0, mark="best") if reason.column in deciding else Entry("no", 0.0),
         )
-        for reason in row.columns
+        for reason in row.shown
     ]
+    rows += [(column, *[Entry(HIDDEN)] * (len(groups) + 3)) for column in row.hidden]
     header = ("column", "entry", *(f"compared with {g}" for g in groups), "difference", "enough to decide")
     note = (
         f"In logits. A difference is enough to decide if it is at least {number(abs(row.margin), 2)}, the "

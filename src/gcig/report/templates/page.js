@@ -34,17 +34,20 @@
   }
 
   var buttons = [];
-  document.querySelectorAll("table[data-sortable]").forEach(function (table) {
-    if (table.tBodies[0].rows.length < 2) return;
-    table.querySelectorAll("thead th").forEach(function (header) {
-      var button = make("button", { type: "button" });
-      button.append(...header.childNodes);
-      header.appendChild(button);
-      buttons.push(button);
-      header.setAttribute("aria-sort", "none");
-      button.addEventListener("click", function () { sort(table, header); });
+  function makeSortable(part) {
+    part.querySelectorAll("table[data-sortable]").forEach(function (table) {
+      if (table.tBodies[0].rows.length < 2) return;
+      table.querySelectorAll("thead th").forEach(function (header) {
+        var button = make("button", { type: "button" });
+        button.append(...header.childNodes);
+        header.appendChild(button);
+        buttons.push(button);
+        header.setAttribute("aria-sort", "none");
+        button.addEventListener("click", function () { sort(table, header); });
+      });
     });
-  });
+  }
+  makeSortable(document);
 
   // Browsers repeat the header of a table on every printed page unless it holds a button.
   window.addEventListener("beforeprint", function () {
@@ -59,6 +62,23 @@
       button.header.appendChild(button);
     });
   });
+
+  // If there are more than ten rows, all but the first are compressed until a reader chooses them.
+  function unpack(row) {
+    var packed = row.dataset.packed;
+    if (!packed) return;
+    delete row.dataset.packed;
+    if (typeof DecompressionStream === "undefined") {
+      row.textContent = "This browser is too old to show this row.";
+      return;
+    }
+    var bytes = Uint8Array.from(atob(packed), function (letter) { return letter.charCodeAt(0); });
+    var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    new Response(stream).text().then(function (html) {
+      row.innerHTML = html;
+      makeSortable(row);
+    });
+  }
 
   // The row explorer shows one row at a time.
   document.querySelectorAll("[data-explorer]").forEach(function (explorer, n) {
@@ -76,6 +96,7 @@
     var next = step("Next", 1);
     function show(index) {
       rows.forEach(function (row, i) { row.hidden = i !== index; });
+      unpack(rows[index]);
       select.selectedIndex = index;
       previous.disabled = index === 0;
       next.disabled = index === rows.length - 1;
