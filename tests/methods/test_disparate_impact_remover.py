@@ -208,6 +208,7 @@ def test_a_pipeline_hands_the_groups_on():
         ({"repair_level": 1.5}, r"repair_level must be a number in \[0, 1\]"),
         ({"ties": "random"}, "ties must be"),
         ({"n_quantiles": 1}, "n_quantiles must be an integer from 2"),
+        ({"n_quantiles": 10**9}, "n_quantiles must be an integer from 2 to 100,000"),
         ({"columns": ["job"]}, "columns: 'job'"),
         ({"columns": ["age"]}, "columns: 'age'"),
     ],

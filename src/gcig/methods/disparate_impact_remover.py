@@ -19,7 +19,16 @@ from sklearn.utils.validation import check_is_fitted
 from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
-from gcig.methods.parameters import FRACTION, RANDOM_STATE, Parametrised, Rule, integer, one_of, parameter
+from gcig.methods.parameters import (
+    FRACTION,
+    GRID_POINTS,
+    RANDOM_STATE,
+    Parametrised,
+    Rule,
+    integer,
+    one_of,
+    parameter,
+)
 from gcig.methods.randomised import row_uniforms
 from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -166,7 +175,9 @@ class _Repairing(Parametrised):
         folds). Rows that agree in every column stay together, so a table of very few columns keeps a part of
         its atoms.""",
     )
-    n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
+    n_quantiles: int = parameter(
+        default=1000, rule=integer(2, most=GRID_POINTS), doc="Resolution of the quantile functions."
+    )
 
     def _learn_repair(
         self, table: Floats, groups: NDArray[np.int64], columns: Sequence[int], random_state: Any

@@ -26,6 +26,7 @@ from gcig._arguments import shorten
 from gcig._validation import InputError
 
 _LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
+GRID_POINTS = 100_000  # of a curve, at most: finer than the rates of as many rows, and memory grows with them
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
@@ -71,10 +72,12 @@ def _is_integer(value: Any, least: int, below: int) -> bool:
     return _is_number(value) and isinstance(value, Integral) and least <= int(value) < below
 
 
-def integer(least: int) -> Rule:
-    """Accept integers from ``least`` to 2**31 - 1, Python's or NumPy's."""
-    text = "a positive integer below 2**31" if least == 1 else f"an integer from {least} to 2**31 - 1"
-    return Rule(text, lambda value: _is_integer(value, least, 2**31))
+def integer(least: int, most: int = 2**31 - 1) -> Rule:
+    """Accept integers from ``least`` to ``most``, Python's or NumPy's."""
+    text = f"an integer from {least} to {most:,}"
+    if (least, most) == (1, 2**31 - 1):
+        text = "a positive integer below 2**31"
+    return Rule(text, lambda value: _is_integer(value, least, most + 1))
 
 
 def one_of(*choices: str) -> Rule:
