@@ -343,7 +343,7 @@ def _frame(path: Path) -> pd.DataFrame:
 def _csv(path: Path) -> pd.DataFrame:
     if not path.is_file() or not path.read_text(encoding="utf-8").strip():
         return pd.DataFrame()
-    return pd.read_csv(path, dtype={"variant": "object", "error": "object"}, **EXACT_NUMBERS)
+    return pd.DataFrame(pd.read_csv(path, dtype={"variant": "object", "error": "object"}, **EXACT_NUMBERS))
 
 
 def _json(path: Path, default: Any) -> Any:
