@@ -27,7 +27,7 @@ SHARED = {
 }
 OF_AUDITS = {
     "n_shuffles": [*HOSTILE, 2.5],
-    "max_rows_explained": [*HOSTILE, 0, 2.5],
+    "max_rows_explained": [*HOSTILE, 0, 2.5, 2**63],
     "include_rows": FLAGS,
     "include_protected": FLAGS,
     "progress": FLAGS,
@@ -47,8 +47,8 @@ OF_PENALTIES = {
     "eps": [*HOSTILE, 0, True],
     "each_member": FLAGS,
     "fast": FLAGS,
-    "max_bytes": [*HOSTILE, 0],
-    "random_state": HOSTILE,
+    "max_bytes": [*HOSTILE, 0, 2**63],
+    "random_state": [*HOSTILE, 2**63],
     "score": [3, "x"],
     "origin": [3, "x", [0, 1, 1]],
 }
@@ -60,7 +60,16 @@ OF_EXPLANATIONS |= {"neighbours": FLAGS}
 OF_REFERENCES = {
     "n_groups": [*HOSTILE, 0, 2.5],
     "n_members": [*HOSTILE, 0, 2.5, True],
-    "random_state": [*HOSTILE, 1.5],
+    "random_state": [*HOSTILE, 1.5, 2**63],
+    "typical": [
+        *HOSTILE,
+        3,
+        [[[0], [1]]],
+        torch.zeros(2, 2, 1),
+        torch.full((2, 2, 1), 8),
+        torch.full((2, 2, 1), -1),
+    ]
+    + [torch.zeros(shape, dtype=torch.int64) for shape in ((2, 2), (2, 3, 1), (1, 2, 1))],
 }
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],

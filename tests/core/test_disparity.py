@@ -143,6 +143,7 @@ def test_whether_all_are_defined_is_what_each_says(least, largest):
     norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
     assert all_defined(norms) == bool(defined_rows(norms).all())
     assert all_defined(norms[:, :0])  # nothing is undefined
+    assert not all_defined(torch.zeros(2, 3))
     assert all_defined(1e4 * norms) == all_defined(norms)
 
 

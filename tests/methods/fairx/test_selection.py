@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import rankdata
+from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from torch import nn
 
@@ -292,6 +292,16 @@ def test_faithfulness_needs_three_columns(columns, defined):
     assert math.isfinite(held_out._faithfulness(NETWORK, shares)) == defined
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_a_step_of_faithfulness_is_that_of_neighbours_that_swap_ranks(columns):
+    held_out = replace(HELD_OUT, origin=ORIGIN.clamp(max=columns - 1))
+    ranks = np.arange(columns, dtype=float)
+    swapped = ranks.copy()
+    swapped[:2] = ranks[:2][::-1]
+    lost = 1 - spearmanr(ranks, swapped).statistic if columns > 1 else 0.0
+    assert held_out.faithfulness_step == pytest.approx(lost)
+
+
 def test_held_out_set_of_training_data():
     data = TrainingData(ROWS, TRAINING, ROWS, None, 2, None)
     held_out = make_held_out(data, SETTINGS, ORIGIN.numpy())
@@ -332,6 +342,14 @@ def test_plain_training_is_scored_by_auc():
         )
         assert set(found.metrics) == {"val_log_loss", "val_auc", "val_eo_gap"}
     assert selector.start(none) is None  # an untrained network is not returned to
+
+
+def test_plain_training_reports_the_gap_of_the_decisions_at_the_cut():
+    at_cut = replace(HELD_OUT, settings=replace(SETTINGS, cut=0.4))
+    found = CheckpointSelector(at_cut, n_epochs=4)(NETWORK, WeightControl({}), 3).metrics["val_eo_gap"]
+    decided = (logits_of(ROWS.inputs) >= 0.4).long().numpy()
+    expected = equalized_odds_gap(ROWS.labels.numpy(), decided, sensitive_features=ROWS.groups.numpy())
+    assert found == pytest.approx(expected)
 
 
 def test_plain_checkpoints_are_eligible_after_a_quarter_of_the_epochs():

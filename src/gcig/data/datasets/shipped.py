@@ -73,7 +73,9 @@ def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None
     import pandas as pd
 
     # Without na_filter=False pandas would read the category "None" as a missing value.
-    frame: pd.DataFrame = pd.read_csv(BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False, **EXACT_NUMBERS)
+    frame: pd.DataFrame = pd.read_csv(
+        BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False, **EXACT_NUMBERS
+    )
     texts = frame.select_dtypes(exclude="number").columns
     frame = frame.astype(dict.fromkeys(texts, "category"))
     for column, words in (codebook or {}).items():
