@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import torch
 from scipy import sparse
@@ -217,7 +216,9 @@ class TestRecord:
         assert [each.distance for each in row.neighbours] == [each.distance for each in near]
         assert row.neighbours[3].columns == near[3].columns
 
-    @pytest.mark.parametrize("kind", [sparse.coo_array, pl.from_pandas])
+    @pytest.mark.parametrize(
+        "kind", [sparse.coo_array, lambda table: pytest.importorskip("polars").from_pandas(table)]
+    )
     def test_rows_of_tables_of_any_kind_are_described(self, kind) -> None:
         table = make_numeric_loans()
         X, y, sex = table[["income", "debt"]], (table["approved"] == "yes").astype(int), table["sex"]

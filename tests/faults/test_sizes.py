@@ -2,6 +2,7 @@
 
 import base64
 import json
+import resource
 import time
 import tracemalloc
 import warnings
@@ -117,8 +118,10 @@ def test_fault_39_an_onnx_file_that_expands(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     assert path.stat().st_size < 300
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(gcig.InputError, match=r"the ONNX model (fails|cannot be read)"):
         gcig.audit(path, LOANS.X[["income"]], LOANS.y, **LOANS.groups)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5 * 2**20  # in KiB
     with open(path, "r+b") as file:
         file.truncate(200 * 2**30)
     with pytest.raises(gcig.InputError, match="an ONNX model has at most 2 GiB"):
