@@ -71,6 +71,22 @@ OF_REFERENCES = {
     ]
     + [torch.zeros(shape, dtype=torch.int64) for shape in ((2, 2), (2, 3, 1), (1, 2, 1))],
 }
+OF_COMPARISONS = {
+    "methods": [3, "fairx", [], [3], {"x": 1}, math.nan],
+    "parameters": [3, "x", ["fairx"], {"fairx": 3}],
+    "folds": [*HOSTILE, None, 0, 1, True, 2.5, 10**9],
+    "seeds": [*HOSTILE[:7], -1, [], [-1], [1.5], ["x"], [2**32]],
+    "random_state": [*HOSTILE, None, True, 2**32],
+    "tuning": HOSTILE,
+    "n_jobs": [*HOSTILE, None, 0, True, 2.5, 10**6],
+    "backend": [3, None, object()],
+    "address": [3, b"x"],
+    "device": [*HOSTILE[:4], "tpu", None],
+    "out": [3, 1.5, object()],
+    "progress": FLAGS,
+    "definition": SHARED["definition"],
+    "name": OF_AUDITS["name"],
+}
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],
     "cut": [math.nan, math.inf, "x", 1j, (1, 2), {}, pd.NA, 10**400, True],
@@ -111,6 +127,13 @@ def test_audits_name_the_argument(model, name, value):
 def test_explanations_name_the_argument(model, name, value):
     with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
         gcig.explain(model, LOANS.X[:2], **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
+def test_comparisons_name_the_argument(name, value):
+    given = {"methods": ["unconstrained"], name: value}
+    with pytest.raises(gcig.InputError, match=f"^{name}(:| must be| is) "):
+        gcig.compare(LOANS.X, LOANS.y, **LOANS.groups, **given)
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_REFERENCES))

@@ -15,6 +15,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral
 from typing import Any, ClassVar, dataclass_transform
 
@@ -27,6 +28,7 @@ from gcig._validation import InputError
 
 _LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
 GRID_POINTS = 100_000  # of a curve, at most: finer than the rates of as many rows, and memory grows with them
+_MAX_LAYERS, _MAX_WEIGHTS = 100, 2**28  # a gigabyte of weights, of which training keeps several copies
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
@@ -104,11 +106,14 @@ POSITIVE_INTEGER = integer(1)
 INSIDE = number("a number between 0 and 1", lambda value: 0 < value < 1)
 BOUND = optional(number("a number > 0", lambda value: value > 0), None)
 LAYER_SIZES = Rule(
-    f"a sequence of integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32)",
+    f"a sequence of at most {_MAX_LAYERS} integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32), "
+    f"with at most {_MAX_WEIGHTS:,} weights between two layers",
     lambda value: (
         isinstance(value, Sequence | np.ndarray)
         and not isinstance(value, str | bytes)
+        and len(value) <= _MAX_LAYERS
         and all(_is_integer(size, 1, _LARGEST_SIZE + 1) for size in value)
+        and all(int(size) * int(after) <= _MAX_WEIGHTS for size, after in pairwise(value))
     ),
 )
 CLASS_WEIGHT = Rule(
