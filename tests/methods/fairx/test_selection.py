@@ -470,7 +470,7 @@ def test_a_student_is_compared_with_its_teacher(references):
     expected += 0.3 * (0.6 - 1 / 4)  # the first of four epochs
     if references == "both":  # measurements worse than the teacher's have a price
         worse = {
-            "reference_offset": now["reference_offset"] - plain["reference_offset"] - 0.12,
+            "reference_offset": now["reference_offset"] - plain["reference_offset"] - 0.13,
             "faithfulness": plain["faithfulness"] - now["faithfulness"] - 0.12,
             "attribute_effect": now["attribute_effect"] - plain["attribute_effect"] - 0.005,
         }
@@ -479,6 +479,23 @@ def test_a_student_is_compared_with_its_teacher(references):
     used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
     assert used == weights.values(1) == {"gcig": 0.2, "outcome": 0.05}
     assert 1 in weights.history  # the weights were adapted
+
+
+@pytest.mark.parametrize(("origin", "step"), [(ORIGIN, 0.2), (torch.arange(6), 0.12)])
+def test_deterioration_counts_from_its_tolerance_on(origin, step):
+    """With few columns, faithfulness may fall by the step of two columns that swap ranks."""
+    selector = make_selector(replace(SETTINGS, references="both"))
+    selector = replace(selector, held_out=replace(selector.held_out, origin=origin))
+    plain = {**selector.teacher.measured, "faithfulness": 0.9, "auc_lost": 0.0}
+    for name, change, tolerated in (
+        ("reference_offset", 0.3, 0.13),
+        ("faithfulness", -0.3, step),
+        ("attribute_effect", 0.3, 0.005),
+    ):
+        teacher = replace(selector.teacher, measured=plain)
+        worse = selector._compare({**plain, name: plain[name] + change}, teacher)
+        assert worse.excess == pytest.approx(0.3 - tolerated), name
+    assert selector._compare(plain, teacher).excess == 0
 
 
 def test_epochs_are_mature_after_three_fifths():
