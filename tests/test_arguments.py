@@ -21,12 +21,12 @@ SHARED = {
     "threshold": [*HOSTILE, True, 1.5],
     "definition": [*HOSTILE, 0, "", []],
     "min_cell": [*HOSTILE, None, True, 2.5],
-    "n_bootstrap": [*HOSTILE, None, True, 2.5],
+    "n_bootstrap": [*HOSTILE, None, True, 2.5, 100_001],
     "random_state": [*HOSTILE[:-2], 1.5],
     "robustness": FLAGS,
 }
 OF_AUDITS = {
-    "n_shuffles": [*HOSTILE, 2.5],
+    "n_shuffles": [*HOSTILE, 2.5, 100_001],
     "max_rows_explained": [*HOSTILE, 0, 2.5, 2**63],
     "include_rows": FLAGS,
     "include_protected": FLAGS,
@@ -41,7 +41,7 @@ OF_PENALTIES = {
     "rule": HOSTILE,
     "pairs": HOSTILE,
     "label_weights": HOSTILE,
-    "n_steps": [*HOSTILE, 0, True, 2**70],
+    "n_steps": [*HOSTILE, 0, True, 2**70, 10_001],
     "rows": [*HOSTILE, 0, True],
     "every": [*HOSTILE, 0, True, 1.5],
     "eps": [*HOSTILE, 0, True],
