@@ -129,6 +129,12 @@ def test_explanations_name_the_argument(model, name, value):
         gcig.explain(model, LOANS.X[:2], **{name: value})
 
 
+@pytest.mark.parametrize("names", [[], range(3)])
+def test_audits_count_identifiers(model, names):
+    with pytest.raises(gcig.InputError, match=f"^identifiers has {len(names)} names for 120 rows"):
+        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, include_rows=True, identifiers=names)
+
+
 @pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
 def test_comparisons_name_the_argument(name, value):
     given = {"methods": ["unconstrained"], name: value}

@@ -229,6 +229,7 @@ def test_results_agree_relative_to_the_largest_of_them():
     large, zero, nan = torch.tensor(100.0), torch.tensor(0.0), torch.tensor(math.nan)
     assert _agree({"a": large, "b": zero + 0.9e-3}, {"a": large, "b": zero})
     assert not _agree({"a": large, "b": zero + 1.1e-3}, {"a": large, "b": zero})
+    assert _agree({"a": torch.stack([large, zero + 0.9e-3])}, {"a": torch.stack([large, zero])})
     assert _agree({"a": nan, "b": zero}, {"a": nan, "b": zero})
     assert not _agree({"a": zero}, {"a": nan})
     assert not _agree({"a": zero, "b": zero}, {"a": zero})

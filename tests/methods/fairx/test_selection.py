@@ -345,11 +345,14 @@ def test_plain_training_is_scored_by_auc():
 
 
 def test_plain_training_reports_the_gap_of_the_decisions_at_the_cut():
-    at_cut = replace(HELD_OUT, settings=replace(SETTINGS, cut=0.4))
+    scores = logits_of(ROWS.inputs)
+    cut = float(scores.quantile(0.7))
+    at_cut = replace(HELD_OUT, settings=replace(SETTINGS, cut=cut))
     found = CheckpointSelector(at_cut, n_epochs=4)(NETWORK, WeightControl({}), 3).metrics["val_eo_gap"]
-    decided = (logits_of(ROWS.inputs) >= 0.4).long().numpy()
+    decided = (scores >= cut).long().numpy()
     expected = equalized_odds_gap(ROWS.labels.numpy(), decided, sensitive_features=ROWS.groups.numpy())
     assert found == pytest.approx(expected)
+    assert found > 0.01
 
 
 def test_plain_checkpoints_are_eligible_after_a_quarter_of_the_epochs():
