@@ -14,7 +14,6 @@ from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from gcig._tables import EXACT_NUMBERS
 from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
 
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ def _name_groups(
 def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None) -> pd.DataFrame:
     """Read a shipped table: numbers as integers, text as categories in words, nothing missing."""
     import pandas as pd
+
+    from gcig._tables import EXACT_NUMBERS
 
     # Without na_filter=False pandas would read the category "None" as a missing value.
     frame: pd.DataFrame = pd.read_csv(
