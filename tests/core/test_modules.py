@@ -6,7 +6,16 @@ from torch import nn
 from torch.nn import functional
 
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modules import KinkWarning, evaluating, logits, probe, running_eagerly, untraced, warn_of_kinks
+from gcig.core.modules import (
+    KinkWarning,
+    differentiating,
+    evaluating,
+    logits,
+    probe,
+    running_eagerly,
+    untraced,
+    warn_of_kinks,
+)
 from gcig.core.quadrature import Integration
 from gcig.models.mlp import make_mlp
 
@@ -34,6 +43,23 @@ def test_a_score_that_is_a_module_is_evaluated_too():
     with evaluating(net, head):
         assert not head[0].training
     assert head[0].training
+
+
+def test_the_last_of_several_callers_restores_the_kernels_of_attention():
+    """Callers that leave in another order than they entered, as threads do."""
+    fused = torch.backends.cuda.flash_sdp_enabled
+    first, second = (differentiating(nn.Linear(2, 1), None, twice=True) for _ in range(2))
+    assert fused()
+    for enter_or_leave, expected in (
+        (first.__enter__, False),
+        (second.__enter__, False),
+        (lambda: first.__exit__(None, None, None), False),
+        (lambda: second.__exit__(None, None, None), True),
+    ):
+        enter_or_leave()
+        assert fused() == expected
+    with differentiating(nn.Linear(2, 1), None, twice=False):
+        assert fused()
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])

@@ -59,6 +59,32 @@ def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
     return stance
 
 
+class _PlainAttention:
+    """The setting of the process by which attention is computed by plain operations.
+
+    If several threads need it, the first one makes it and the last one to leave restores what was set before.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_callers = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._n_callers:
+                self._setting = sdpa_kernel(SDPBackend.MATH)
+                self._setting.__enter__()
+            self._n_callers += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._n_callers -= 1
+            if not self._n_callers:
+                self._setting.__exit__(None, None, None)
+
+
+_PLAIN_ATTENTION = _PlainAttention()
+
+
 @contextmanager
 def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
     """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
@@ -69,7 +95,7 @@ def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> I
     with (
         evaluating(module, score),
         running_eagerly(module),
-        sdpa_kernel(SDPBackend.MATH) if twice else nullcontext(),
+        _PLAIN_ATTENTION if twice else nullcontext(),
         torch.inference_mode(False),
         torch.enable_grad(),
     ):
