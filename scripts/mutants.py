@@ -2,13 +2,14 @@
 
     pytest -m 'not slow' --cov --cov-context=test
     python scripts/mutants.py [--sample 150] [--seed 0] [--others 60] [--coverage FILE ...] [--rooms ROOM ...]
-                              [--results FILE]
+                              [--jobs 1] [--limit SECONDS] [--results FILE]
 
 The first command records the tests that execute each line, by default in .coverage. A mutant is run against
 these tests, those of its own file and room first, in forks of a process that has imported the large libraries
-already. The share of killed mutants is printed with every survivor. A mutant that keeps a single test busy
-for a minute counts as killed, one whose tests take too long together as a survivor. Each result is appended
-to --results, and the same command continues after the last one.
+already. Tests that fail without any change are left out. The share of killed mutants is printed with every
+survivor. A mutant that keeps a single test busy for a minute counts as killed, one whose tests take too long
+together as a survivor. Each result is appended to --results as soon as it is known, and the same command
+continues after the last one.
 """
 
 import argparse
@@ -16,7 +17,10 @@ import ast
 import compileall
 import copy
 import importlib
+import itertools
 import json
+import math
+import multiprocessing
 import os
 import random
 import shutil
@@ -24,7 +28,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cached_property
 from pathlib import Path
 
@@ -38,7 +43,6 @@ _WAITING_SECONDS = 400  # of one test, for mutants that wait for ever
 _USAGE_ERROR, _NO_TESTS = 4, 5  # pytest's exit codes if a test does not exist, or all are deselected
 
 _OPTIONS = [
-    "-x",
     "-q",
     "--tb=no",
     "--assert=plain",
@@ -214,8 +218,25 @@ def mutants(path: Path, root: Path) -> list[Mutant]:
     return found
 
 
-class TimeLimit:
-    """Plugin of pytest that ends the process during a test that does not end."""
+class Watch:
+    """Plugin of pytest that ends the process during a test that does not end, and writes down failures."""
+
+    def __init__(self, failed: Path) -> None:
+        self._failed = failed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down a test that fails."""
+        if report.failed:
+            self._write(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write down a file that cannot be imported, or skips all of its tests."""
+        if not report.passed:
+            self._write(report.nodeid)
+
+    def _write(self, name: str) -> None:
+        with open(self._failed, "a", encoding="utf-8") as file:
+            print(name, file=file)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
@@ -225,67 +246,80 @@ class TimeLimit:
         return (yield)
 
 
-def run_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int | None:
-    """Run pytest in a fork that imports gcig from `source`; return its exit code, None after the deadline."""
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        os.chdir(ROOT)
-        with open(log, "w", encoding="utf-8") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        os.environ |= {"PYTHONPATH": str(source), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        sys.path.insert(0, str(source))
-        sys.dont_write_bytecode = True
-        try:
-            os._exit(int(pytest.main([*_OPTIONS, *tests], plugins=[TimeLimit()])))
-        finally:  # pytest itself failed
-            os._exit(_USAGE_ERROR)
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+class Workplace:
+    """Copy of the source files in which one process at a time changes a file and runs tests."""
 
+    def __init__(self, folder: Path, end: float) -> None:
+        self.folder, self.end = Path(tempfile.mkdtemp(dir=folder)), end
+        self.source, self.log, self.failed = (self.folder / name for name in ("src", "log", "failed"))
+        shutil.copytree(folder / "src", self.source)
 
-def run_known_tests(source: Path, tests: list[str], log: Path, deadline: float) -> int | None:
-    """Run tests without those that no longer exist, by which pytest would stop."""
-    while (code := run_tests(source, tests, log, deadline)) == _USAGE_ERROR:
-        lines = log.read_text("utf-8").splitlines()
-        unknown = tuple(line.split("not found: ")[1] for line in lines if "not found: " in line)
-        if not unknown:
-            sys.exit("\n".join(["pytest does not run:", *lines[-30:]]))
-        tests = [name for name in tests if not str(ROOT / name).startswith(unknown)]
-        if not tests:
-            return 0
-    return code
+    def result_of(self, mutant: Mutant, stages: list[list[str]], seconds: int) -> str:
+        """Return what became of a mutant, with the number of its tests; nothing if the time is up."""
+        if not any(stages):
+            return "NOT TESTED"
+        target, counted = self.source / mutant.path, f"({sum(map(len, stages))} tests)"
+        original = target.read_text("utf-8")
+        target.write_text(mutant.source(self.source), encoding="utf-8")
+        code = self._run_stages(stages, min(time.monotonic() + seconds, self.end))
+        target.write_text(original, encoding="utf-8")
+        if code is None:
+            return f"SURVIVED, not all of {counted}" if time.monotonic() < self.end else ""
+        return f"{'SURVIVED' if code == 0 else 'killed' if code > 0 else 'endless'} {counted}"
 
+    def failing(self, tests: list[str]) -> list[str]:
+        """Return which of some tests, or of their files, do not run or fail although nothing is changed."""
+        self._run_known(tests, self.end)
+        return self.failed.read_text("utf-8").splitlines()
 
-def result_of(mutant: Mutant, stages: list[list[str]], source: Path, log: Path, seconds: int) -> str:
-    """Return what became of a mutant, with the number of its tests."""
-    target, counted = source / mutant.path, f"({sum(map(len, stages))} tests)"
-    original = target.read_text("utf-8")
-    target.write_text(mutant.source(source), encoding="utf-8")
-    code = run_stages(stages, source, log, seconds)
-    target.write_text(original, encoding="utf-8")
-    if not any(stages):
-        return "NOT TESTED"
-    if code is None:
-        return f"SURVIVED, not all of {counted}"
-    return f"{'SURVIVED' if code == 0 else 'killed' if code > 0 else 'endless'} {counted}"
+    def _run_stages(self, stages: list[list[str]], deadline: float) -> int | None:
+        """Return the first exit code of pytest that is not 0, None if the tests take too long together."""
+        for tests in filter(None, stages):
+            code = self._run_known(["-x", *tests], deadline)
+            if code not in (0, _NO_TESTS):
+                return code
+        return 0
 
+    def _run_known(self, tests: list[str], deadline: float) -> int | None:
+        """Run tests without those that no longer exist, by which pytest would stop."""
+        while (code := self._run(tests, deadline)) == _USAGE_ERROR:
+            lines = self.log.read_text("utf-8").splitlines()
+            unknown = tuple(line.split("not found: ")[1] for line in lines if "not found: " in line)
+            if not unknown and self.failed.read_text("utf-8"):  # a file does not run
+                return 1
+            if not unknown:
+                raise RuntimeError("\n".join(["pytest does not run:", *lines[-30:]]))
+            tests = [name for name in tests if not str(ROOT / name).startswith(unknown)]
+            if not any(name != "-x" for name in tests):
+                return 0
+        return code
 
-def run_stages(stages: list[list[str]], source: Path, log: Path, seconds: int) -> int | None:
-    """Return the first exit code of pytest that is not 0, None if the tests take too long together."""
-    deadline = time.monotonic() + seconds
-    for tests in filter(None, stages):
-        code = run_known_tests(source, tests, log, deadline)
-        if code not in (0, _NO_TESTS):
-            return code
-    return 0
+    def _run(self, tests: list[str], deadline: float) -> int | None:
+        """Run pytest in a fork that imports the copy; return its exit code, None after the deadline."""
+        self.failed.write_text("", encoding="utf-8")
+        child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            os.chdir(ROOT)
+            with open(self.log, "w", encoding="utf-8") as file:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+            places = [str(self.source), *filter(None, [os.environ.get("PYTHONPATH")])]
+            os.environ |= {"PYTHONPATH": os.pathsep.join(places), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            sys.path.insert(0, str(self.source))
+            sys.dont_write_bytecode = True
+            try:
+                os._exit(int(pytest.main([*_OPTIONS, *tests], plugins=[Watch(self.failed)])))
+            finally:  # pytest itself failed
+                os._exit(_USAGE_ERROR)
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return None
 
 
 def own_tests(path: Path) -> str:
@@ -347,9 +381,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--others", type=int, default=60, help="tests of other rooms, at most")
     parser.add_argument("--seconds", type=int, default=900, help="of all tests of a mutant, at most")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants that run at the same time")
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which the run ends")
     parser.add_argument("--coverage", nargs="+", default=[str(ROOT / ".coverage")])
     parser.add_argument("--results", type=Path, help="file to which each result is appended")
     options = parser.parse_args()
+    end = time.monotonic() + options.limit
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in _LIBRARIES:
         importlib.import_module(name)
@@ -362,30 +399,62 @@ def main() -> int:
     every = [each for room in options.rooms for path in files(source, room) for each in mutants(path, source)]
     chosen = random.Random(options.seed).sample(every, min(options.sample, len(every)))
     known = read_results(options.results)
-    print(
-        f"{len(chosen)} of {len(every)} mutants, {sum(str(each) in known for each in chosen)} known",
-        flush=True,
-    )
-    first = next((found[:1] for each in chosen if (found := find_tests(each, tests, 0))[0]), None)
-    if first is None:
+    left = {str(each): each for each in chosen if str(each) not in known}
+    stages = {name: find_tests(each, tests, options.others) for name, each in left.items()}
+    print(f"{len(chosen)} of {len(every)} mutants, {len(chosen) - len(left)} known", flush=True)
+    if left and not any(map(any, stages.values())):
         sys.exit("There is no coverage by test: run pytest -m 'not slow' --cov --cov-context=test first.")
-    if run_stages(first, source, folder / "log", options.seconds) != 0:
-        sys.exit(f"Tests fail without any change:\n{(folder / 'log').read_text('utf-8')[-2000:]}")
-    survivors = 0
-    for number, mutant in enumerate(chosen, 1):
-        name = str(mutant)
-        if name not in known:
-            stages = find_tests(mutant, tests, options.others)
-            known[name] = result_of(mutant, stages, source, folder / "log", options.seconds)
-            if options.results:
-                with open(options.results, "a", encoding="utf-8") as file:
-                    print(json.dumps([name, known[name]]), file=file)
-        survivors += known[name].startswith(("SURVIVED", "NOT TESTED"))
-        print(f"{number} {known[name]} {name}", flush=True)
+    forks = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(options.jobs, forks, _set_up, (folder, end)) as pool:
+        by_file = group_by_file({test for each in stages.values() for stage in each for test in stage})
+        failing = {name for names in pool.map(_failing, by_file) for name in names}
+        print(
+            f"{len(failing)} tests or files do not run without any change: {' '.join(sorted(failing))}",
+            flush=True,
+        )
+        running = {
+            pool.submit(_result_of, each, without(stages[name], failing), options.seconds): name
+            for name, each in left.items()
+        }
+        for done in as_completed(running):
+            name, result = running[done], done.result()
+            if result:
+                known[name] = result
+                print(f"{len(known)} {result} {name}", flush=True)
+                if options.results:
+                    with open(options.results, "a", encoding="utf-8") as file:
+                        print(json.dumps([name, result]), file=file)
     shutil.rmtree(folder)
-    killed = len(chosen) - survivors
-    print(f"{killed} of {len(chosen)} mutants killed ({killed / len(chosen):.1%})")
+    results = [known[str(each)] for each in chosen if str(each) in known]
+    killed = sum(not each.startswith(("SURVIVED", "NOT TESTED")) for each in results)
+    print(f"{killed} of {len(results)} mutants killed ({killed / max(len(results), 1):.1%})")
     return 0
+
+
+def _set_up(folder: Path, end: float) -> None:
+    """Give a worker process its own copy of the source files."""
+    global _workplace
+    _workplace = Workplace(folder, end)
+
+
+def _failing(tests: list[str]) -> list[str]:
+    return _workplace.failing(tests)
+
+
+def _result_of(mutant: Mutant, stages: list[list[str]], seconds: int) -> str:
+    return _workplace.result_of(mutant, stages, seconds)
+
+
+def group_by_file(tests: Iterable[str]) -> list[list[str]]:
+    """Return the tests of each file."""
+    return [
+        list(group) for _, group in itertools.groupby(sorted(tests), lambda name: name.partition("::")[0])
+    ]
+
+
+def without(stages: list[list[str]], failing: set[str]) -> list[list[str]]:
+    """Leave out tests that fail, and those of files that do."""
+    return [[name for name in stage if not {name, name.partition("::")[0]} & failing] for stage in stages]
 
 
 def read_results(path: Path | None) -> dict[str, str]:

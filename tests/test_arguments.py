@@ -21,13 +21,13 @@ SHARED = {
     "threshold": [*HOSTILE, True, 1.5],
     "definition": [*HOSTILE, 0, "", []],
     "min_cell": [*HOSTILE, None, True, 2.5],
-    "n_bootstrap": [*HOSTILE, None, True, 2.5],
+    "n_bootstrap": [*HOSTILE, None, True, 2.5, 100_001],
     "random_state": [*HOSTILE[:-2], 1.5],
     "robustness": FLAGS,
 }
 OF_AUDITS = {
-    "n_shuffles": [*HOSTILE, 2.5],
-    "max_rows_explained": [*HOSTILE, 0, 2.5],
+    "n_shuffles": [*HOSTILE, 2.5, 100_001],
+    "max_rows_explained": [*HOSTILE, 0, 2.5, 2**63],
     "include_rows": FLAGS,
     "include_protected": FLAGS,
     "progress": FLAGS,
@@ -41,14 +41,14 @@ OF_PENALTIES = {
     "rule": HOSTILE,
     "pairs": HOSTILE,
     "label_weights": HOSTILE,
-    "n_steps": [*HOSTILE, 0, True, 2**70],
+    "n_steps": [*HOSTILE, 0, True, 2**70, 10_001],
     "rows": [*HOSTILE, 0, True],
     "every": [*HOSTILE, 0, True, 1.5],
     "eps": [*HOSTILE, 0, True],
     "each_member": FLAGS,
     "fast": FLAGS,
-    "max_bytes": [*HOSTILE, 0],
-    "random_state": HOSTILE,
+    "max_bytes": [*HOSTILE, 0, 2**63],
+    "random_state": [*HOSTILE, 2**63],
     "score": [3, "x"],
     "origin": [3, "x", [0, 1, 1]],
 }
@@ -60,7 +60,32 @@ OF_EXPLANATIONS |= {"neighbours": FLAGS}
 OF_REFERENCES = {
     "n_groups": [*HOSTILE, 0, 2.5],
     "n_members": [*HOSTILE, 0, 2.5, True],
-    "random_state": [*HOSTILE, 1.5],
+    "random_state": [*HOSTILE, 1.5, 2**63],
+    "typical": [
+        *HOSTILE,
+        3,
+        [[[0], [1]]],
+        torch.zeros(2, 2, 1),
+        torch.full((2, 2, 1), 8),
+        torch.full((2, 2, 1), -1),
+    ]
+    + [torch.zeros(shape, dtype=torch.int64) for shape in ((2, 2), (2, 3, 1), (1, 2, 1))],
+}
+OF_COMPARISONS = {
+    "methods": [3, "fairx", [], [3], {"x": 1}, math.nan],
+    "parameters": [3, "x", ["fairx"], {"fairx": 3}],
+    "folds": [*HOSTILE, None, 0, 1, True, 2.5, 10**9],
+    "seeds": [*HOSTILE[:7], -1, [], [-1], [1.5], ["x"], [2**32]],
+    "random_state": [*HOSTILE, None, True, 2**32],
+    "tuning": HOSTILE,
+    "n_jobs": [*HOSTILE, None, 0, True, 2.5, 10**6],
+    "backend": [3, None, object()],
+    "address": [3, b"x"],
+    "device": [*HOSTILE[:4], "tpu", None],
+    "out": [3, 1.5, object()],
+    "progress": FLAGS,
+    "definition": SHARED["definition"],
+    "name": OF_AUDITS["name"],
 }
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],
@@ -102,6 +127,19 @@ def test_audits_name_the_argument(model, name, value):
 def test_explanations_name_the_argument(model, name, value):
     with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
         gcig.explain(model, LOANS.X[:2], **{name: value})
+
+
+@pytest.mark.parametrize("names", [[], range(3)])
+def test_audits_count_identifiers(model, names):
+    with pytest.raises(gcig.InputError, match=f"^identifiers has {len(names)} names for 120 rows"):
+        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, include_rows=True, identifiers=names)
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
+def test_comparisons_name_the_argument(name, value):
+    given = {"methods": ["unconstrained"], name: value}
+    with pytest.raises(gcig.InputError, match=f"^{name}(:| must be| is) "):
+        gcig.compare(LOANS.X, LOANS.y, **LOANS.groups, **given)
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_REFERENCES))

@@ -7,7 +7,6 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -28,6 +27,7 @@ from gcig._validation import (
     warn_if_sensitive_in,
 )
 
+pa = pytest.importorskip("pyarrow")
 COLUMNS = {"age": [30.0, None, 41.0], "job": ["clerk", "nurse", None], "member": [True, False, True]}
 
 

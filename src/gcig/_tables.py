@@ -22,6 +22,10 @@ from pandas.api import types as pt
 
 MAX_NAME_LENGTH = 500  # characters of a column, group or class
 MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
+# Options of `pandas.read_csv`: before 3.1 it rounds a quarter of all long numbers wrongly in the last digit.
+EXACT_NUMBERS: dict[str, Any] = (
+    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+)
 _MAX_DENSE_BYTES = 2**34  # of a sparse matrix that is made dense
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 _UNSAFE = re.compile(r"[^0-9A-Za-z_]")  # characters that libraries replace in the names of columns

@@ -12,7 +12,6 @@ from gcig._validation import InputError
 from gcig.adapters import OnnxClassifier, adapt
 from gcig.auditing import audit_file, open_model
 from gcig.core.definition import Definition
-from gcig.methods.onnx_export import export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
@@ -206,7 +205,7 @@ class TestOnnx:
         labels, groups = np.where(Y == 1, "yes", "no"), RNG.choice(["f", "m"], len(ROWS))
         model = UnconstrainedClassifier(max_epochs=20, threshold=0.3, random_state=0)
         model.fit(rows, labels, sensitive_features=groups)
-        export_onnx(model, tmp_path / "model.onnx")
+        model.to_onnx(tmp_path / "model.onnx")
         adapted = adapt(OnnxClassifier((tmp_path / "model.onnx").read_bytes()), rows)
         assert adapted.threshold == model.threshold_
         assert adapted.classes.tolist() == ["no", "yes"]

@@ -202,6 +202,7 @@ class TestResult:
         assert "Nearest favourable decision in group &#39;group 1&#39;" in text
 
     def test_plot_draws_a_bar_per_group_and_column(self) -> None:
+        pytest.importorskip("matplotlib")
         display = self.found.plot(1)
         assert len(display.ax_.patches) == 8
         row = self.found.record.rows[1]

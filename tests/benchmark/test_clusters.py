@@ -3,7 +3,6 @@ import pickle
 import sys
 from dataclasses import replace
 
-import psutil
 import pytest
 
 import gcig
@@ -25,6 +24,8 @@ from support.small_runs import (
     small_trials,
 )
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
+
+psutil = pytest.importorskip("psutil")  # clusters need it as well
 
 TABLE = small_table()
 BACKENDS = {"dask": DaskBackend(2), "ray": RayBackend(2)}

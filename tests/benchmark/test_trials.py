@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,6 +150,7 @@ def test_every_change_of_the_content_changes_the_hash(change):
 
 def test_the_hash_does_not_depend_on_the_container_type():
     table = small_table()
+    pl = pytest.importorskip("polars")
     held = pl.DataFrame({name: table.X[name].to_list() for name in table.X})
     again = Table.of(held, table.y.tolist(), sensitive_features=table.sensitive_features.tolist())
     assert again.sha256 == table.sha256

@@ -148,6 +148,7 @@ def test_without_options_nothing_is_guessed(messy, folder, shell, tmp_path):
 
 
 def test_numbers_stored_as_text_in_parquet_are_named(shell, tmp_path):
+    pytest.importorskip("pyarrow")
     codes = np.random.default_rng(0).integers(0, 9999, 200)
     table = pd.DataFrame(
         {"postcode": [f"{code:05}" for code in codes], "sex": codes % 2, "paid": codes // 2 % 2}
@@ -204,6 +205,8 @@ def test_a_note_names_columns_with_leading_zeros(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_money_with_decimal_commas_or_as_decimals(shell, tmp_path, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
     cents = np.random.default_rng(0).integers(0, 10**6, 200)
     decimals = [Decimal(int(value)) / 100 for value in cents]
     amounts = [str(value).replace(".", ",") for value in decimals] if suffix == ".csv" else decimals

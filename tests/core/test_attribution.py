@@ -171,6 +171,14 @@ def test_steps_of_the_automatic_rule_may_be_any_number(n_steps):
     assert (found.rule, found.n_steps) == ("romberg" if n_steps == 2 else "secant", n_steps)
 
 
+def test_a_rule_that_is_named_is_not_replaced_for_its_number_of_steps():
+    module, inputs, references = make_mlp(3, (5, 4)), torch.randn(4, 3), torch.randn(2, 4, 3)
+    with pytest.raises(ValueError, match="must be a power of two for rule='romberg', not 3"):
+        attributions(module, inputs, references, rule="romberg", n_steps=3)
+    general = nn.Sequential(module, nn.Unflatten(0, (-1, 1)))  # no layered network: there are no secants
+    assert attributions(general, inputs, references, n_steps=3).rule == "gauss_legendre"
+
+
 @pytest.mark.parametrize("groups", [2, 3, 7])
 @pytest.mark.parametrize("fast", [True, False])
 def test_every_group_as_if_it_were_alone(groups, fast):

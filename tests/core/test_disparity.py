@@ -143,6 +143,7 @@ def test_whether_all_are_defined_is_what_each_says(least, largest):
     norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
     assert all_defined(norms) == bool(defined_rows(norms).all())
     assert all_defined(norms[:, :0])  # nothing is undefined
+    assert not all_defined(torch.zeros(2, 3))
     assert all_defined(1e4 * norms) == all_defined(norms)
 
 
@@ -187,8 +188,8 @@ def test_normalised_attributions_have_norm_one(norm):
         ({"columns": "all"}, "columns must be one of"),
         ({"label_weights": "both"}, "label_weights must be one of"),
         ({"pairs": "some"}, "pairs must be one of"),
-        ({"n_steps": 0}, "n_steps must be a positive integer or 'auto', not 0"),
-        ({"n_steps": "many"}, "n_steps must be a positive integer or 'auto', not 'many'"),
+        ({"n_steps": 0}, "n_steps must be a positive integer up to 10,000, or 'auto', not 0"),
+        ({"n_steps": "many"}, "n_steps must be a positive integer up to 10,000, or 'auto', not 'many'"),
         ({"eps": 0.0}, "eps must be a positive number, not 0.0"),
         ({"eps": math.nan}, "eps must be a positive number, not nan"),
         ({"rows": 0.0}, r"rows must be in \(0, 1\], not 0.0"),

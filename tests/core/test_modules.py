@@ -8,9 +8,9 @@ from torch.nn import functional
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import (
     KinkWarning,
+    differentiating,
     evaluating,
     logits,
-    plain_attention,
     probe,
     running_eagerly,
     untraced,
@@ -45,15 +45,21 @@ def test_a_score_that_is_a_module_is_evaluated_too():
     assert head[0].training
 
 
-def test_the_last_of_several_users_restores_fused_attention():
-    assert torch.backends.cuda.flash_sdp_enabled()
-    one, other = plain_attention(), plain_attention()
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)  # as a thread that began first and ends first
-    assert not torch.backends.cuda.flash_sdp_enabled()
-    other.__exit__(None, None, None)
-    assert torch.backends.cuda.flash_sdp_enabled()
+def test_the_last_of_several_callers_restores_the_kernels_of_attention():
+    """Callers that leave in another order than they entered, as threads do."""
+    fused = torch.backends.cuda.flash_sdp_enabled
+    first, second = (differentiating(nn.Linear(2, 1), None, twice=True) for _ in range(2))
+    assert fused()
+    for enter_or_leave, expected in (
+        (first.__enter__, False),
+        (second.__enter__, False),
+        (lambda: first.__exit__(None, None, None), False),
+        (lambda: second.__exit__(None, None, None), True),
+    ):
+        enter_or_leave()
+        assert fused() == expected
+    with differentiating(nn.Linear(2, 1), None, twice=False):
+        assert fused()
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])

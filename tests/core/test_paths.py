@@ -73,6 +73,13 @@ def test_layered_path_equals_the_general_one_for_any_shape(hidden, groups, n, co
     torch.testing.assert_close(layered, general, rtol=1e-10, atol=1e-12)
 
 
+def test_attributions_have_a_graph_only_on_request():
+    module, inputs, references = make_problem((4,))
+    rule = quadrature("midpoint", 2)
+    assert not general_attributions(module, inputs, references, rule).requires_grad
+    assert general_attributions(module, inputs, references, rule, create_graph=True).requires_grad
+
+
 @pytest.mark.parametrize("rule", list(RULES))
 def test_a_linear_model_is_exact_at_any_nodes(rule):
     module, inputs, references = make_problem(())

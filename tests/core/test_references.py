@@ -375,6 +375,12 @@ def test_the_modal_member_has_the_most_frequent_categories_and_numbers_near_the_
     assert modal_member(torch.ones(3, 2)) == 0  # columns without spread
 
 
+def test_the_modal_member_has_the_mode_of_a_block_of_many_categories():
+    codes = torch.tensor([0, 3, 1, 3, 2, 3, 0])
+    members = torch.nn.functional.one_hot(codes, 4).double()
+    assert modal_member(members, torch.zeros(4, dtype=torch.int64)) == 1  # the first of the most frequent
+
+
 def test_a_number_a_quarter_of_a_deviation_from_the_median_is_not_usual():
     first = torch.tensor([-7.0, -6, -1, -1, -1, 0, 1, 1, 1, 6, 7])  # the deviation is 4, the median 0
     second = torch.tensor([0.0, 9, -7, -6, 6, 1.8, 0.6, 7, -8, -9, -1.2])

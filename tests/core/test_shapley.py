@@ -200,7 +200,7 @@ def test_nothing_to_explain_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("c", "n_pairs", "random"), [(3, 4, False), (3, 40, True), (12, 5, False), (12, 5, True)]
+    ("c", "n_pairs", "random"), [(3, 4, False), (3, 40, True), (3, 400, True), (12, 5, False), (12, 5, True)]
 )
 def test_the_number_of_points_is_that_of_the_evaluations(c: int, n_pairs: int, random: bool) -> None:
     seen = 0
@@ -215,6 +215,10 @@ def test_the_number_of_points_is_that_of_the_evaluations(c: int, n_pairs: int, r
     shapley_values(counting, rows, fixed(references), n_pairs=n_pairs, random=random, rng=rng)
     # The rows themselves are evaluated once more, whatever the number of references.
     assert seen == pytest.approx(5 * count_points(c, n_pairs, random=random), rel=0.15)
+
+
+def test_enumeration_of_random_references_draws_as_often_as_sampling_would_evaluate() -> None:
+    assert count_points(3, 400, random=True) == 400 * 5 // 8 * 8  # 250 draws of 8 coalitions
 
 
 def test_enumeration_is_chosen_up_to_the_cost_of_sampling() -> None:

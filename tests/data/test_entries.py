@@ -50,8 +50,9 @@ def test_csv_batches_equal_the_whole_table(tmp_path) -> None:
         {"n": [1, 2, None, 4, 5, 6, 7], "t": ["a", " b ", "NA", None, "c", "d", "e"], "f": np.arange(7) / 3}
     )
     table.to_csv(path, index=False)
-    expected = read_table(path)
-    pd.testing.assert_frame_equal(whole(path, ["n", "t", "f"]), expected, check_dtype=False)
+    expected, found = read_table(path).astype(object), whole(path, ["n", "t", "f"]).astype(object)
+    # Older versions of pandas write missing text as None or as NaN.
+    pd.testing.assert_frame_equal(found.where(found.notna(), None), expected.where(expected.notna(), None))
 
 
 def test_forced_text_stays_text(tmp_path) -> None:
@@ -68,6 +69,7 @@ def test_decimal_commas_are_seen_in_the_first_batch(tmp_path) -> None:
 
 
 def test_parquet_categories_are_text(tmp_path) -> None:
+    pytest.importorskip("pyarrow")
     path = tmp_path / "t.parquet"
     table = pd.DataFrame({"c": pd.Categorical(list("aabbbcc")), "n": range(7)})
     table.to_parquet(path)
@@ -77,6 +79,7 @@ def test_parquet_categories_are_text(tmp_path) -> None:
 
 
 def test_missing_columns_and_damaged_files(tmp_path) -> None:
+    pytest.importorskip("pyarrow")
     path = tmp_path / "t.parquet"
     pd.DataFrame({"a": range(100)}).to_parquet(path)
     with pytest.raises(InputError, match="no column 'b'"):

@@ -229,6 +229,8 @@ KINDS = {"code": "category", "when": "date dmy", "amount": "number"}
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
 def test_requested_kinds_hold_whole_in_batches_and_in_parts(write, tmp_path, form):
+    if form != "csv":
+        pytest.importorskip("pyarrow")
     path = write(MESSY)
     if form != "csv":
         frame = pd.read_csv(path, sep=";", dtype={"code": str, "amount": str})
@@ -289,6 +291,7 @@ def test_a_plain_file_named_gz_is_read_and_a_torn_gzip_file_is_refused(write):
 
 @pytest.mark.parametrize("compression", ["lz4", "uncompressed"])
 def test_feather_files_are_read_whole_and_in_batches(tmp_path, compression):
+    pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"n": np.arange(10.0), "t": list("abcdefghij"), "c": pd.Categorical(list("xy") * 5)})
     frame.to_feather(tmp_path / "table.feather", compression=compression, chunksize=4)
     file = open_table(tmp_path / "table.feather")
@@ -301,6 +304,7 @@ def test_feather_files_are_read_whole_and_in_batches(tmp_path, compression):
 
 
 def test_a_damaged_feather_file_is_named(write):
+    pytest.importorskip("pyarrow")
     with pytest.raises(InputError, match="damaged Feather file"):
         read_table(write(b"ARROW1\0\0" + bytes(50), "table.feather"))
     with pytest.raises(InputError, match="not a Feather file, although its name says so"):
@@ -313,6 +317,7 @@ def test_a_damaged_feather_file_is_named(write):
 
 
 def test_parquet_is_known_by_its_first_bytes(tmp_path):
+    pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"a": [1, 2], "b": ["NA", None]}, index=[7, 8])
     frame.to_parquet(tmp_path / "table.dat")
     reading = examine(tmp_path / "table.dat")
@@ -325,11 +330,13 @@ def test_parquet_is_known_by_its_first_bytes(tmp_path):
 
 
 def test_a_named_index_is_a_column(tmp_path):
+    pytest.importorskip("pyarrow")
     pd.DataFrame({"a": [1]}, index=pd.Index([5], name="id")).to_parquet(tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet").to_dict("list") == {"a": [1], "id": [5]}
 
 
 def test_broken_parquet_is_named(write, tmp_path):
+    pytest.importorskip("pyarrow")
     with pytest.raises(InputError, match="not a Parquet file, although its name says so"):
         read_table(write("a,b\n1,2\n", "t.parquet"))
     with pytest.raises(InputError, match="damaged Parquet file"):
@@ -342,8 +349,16 @@ def test_broken_parquet_is_named(write, tmp_path):
         read_table(tmp_path / "a.parquet", columns=["z"])
 
 
+def test_numbers_are_read_to_the_last_digit(write):
+    numbers = np.random.default_rng(0).normal(size=2000) * 10.0 ** np.arange(-10, 10).repeat(100)
+    path = write("a\n" + "\n".join(map(repr, numbers.tolist())) + "\n", "t.csv")
+    np.testing.assert_array_equal(read_table(path)["a"], numbers)
+    parts = open_table(path).batches(["a"], decimal=".", rows=300)
+    np.testing.assert_array_equal(pd.concat(parts)["a"], numbers)
+
+
 def test_parquet_without_pyarrow_names_the_extra(tmp_path):
-    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "t.parquet").write_bytes(b"PAR1" + bytes(50) + b"PAR1")
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from gcig.data.reading import open_table\n"

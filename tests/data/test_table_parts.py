@@ -111,6 +111,7 @@ def test_missing_columns_are_named(write):
 
 
 def test_parquet_keeps_the_types_of_passed_columns(tmp_path):
+    pytest.importorskip("pyarrow")
     frame = pd.DataFrame(
         {
             "age": [1.0, np.nan, 3.0],

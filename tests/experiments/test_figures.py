@@ -6,6 +6,8 @@ import pytest
 from gcig.experiments.figures import COLLAPSED, Figure, Panel, draw, plain_text
 from gcig.report.charts import Series
 
+pytest.importorskip("matplotlib")
+
 
 @pytest.fixture
 def figure() -> Figure:

@@ -21,6 +21,7 @@ from gcig.experiments.rendering import publish, restructured_text, write_documen
 from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.run_folder import Request, read
 
+pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.usefixtures("short_epochs")
 
 NAME = "tiny-reproduction"

@@ -110,6 +110,8 @@ def damaged(content, rng):
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
     """Return a file of every kind that commands open."""
+    for package in ("pyarrow", "onnx"):
+        pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("originals")
     loans = make_raw_loans(80)
     loans.to_csv(folder / "t.csv", index=False)

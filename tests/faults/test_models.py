@@ -13,6 +13,7 @@ from torch import nn
 
 import gcig
 from gcig._validation import InputError
+from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.fairx.guards import CollapseWarning
 from gcig.persistence import PersistenceError
@@ -185,6 +186,16 @@ def test_fault_23_where_nothing_was_learned_the_model_stays_unfitted():
         model.fit(X, Y, **GROUPS)
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fault_23_scores_that_overflow_after_the_last_step_are_a_divergence(method):
+    # A single step: its loss is finite, and so are the parameters that it leaves, but not their products.
+    one_step = {**QUICK, "max_epochs": 1, "batch_size": 1000, "learning_rate": 1e24, "hidden_sizes": (8, 8)}
+    model = METHODS[method].estimator(**one_step)
+    with pytest.raises(DivergenceError, match="training diverged"):
+        model.fit(X, Y, **GROUPS)
+    assert not hasattr(model, "module_")
 
 
 # --- 24: a model that has collapsed to a constant ------------------------------------------------------

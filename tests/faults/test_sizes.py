@@ -2,10 +2,13 @@
 
 import base64
 import json
+import os
+import resource
 import time
 import tracemalloc
 import warnings
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -117,9 +120,36 @@ def test_fault_39_an_onnx_file_that_expands(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     assert path.stat().st_size < 300
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(gcig.InputError, match=r"the ONNX model (fails|cannot be read)"):
         gcig.audit(path, LOANS.X[["income"]], LOANS.y, **LOANS.groups)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 5 * 2**20  # in KiB
     with open(path, "r+b") as file:
         file.truncate(200 * 2**30)
     with pytest.raises(gcig.InputError, match="an ONNX model has at most 2 GiB"):
         gcig.audit(path, LOANS.X[["income"]], LOANS.y, **LOANS.groups)
+
+
+@pytest.mark.parametrize("endless", ["/dev/zero", "pipe"])
+@pytest.mark.parametrize("command", ["audit", "predict", "train"])
+def test_fault_39_a_device_or_a_pipe_that_never_ends_is_not_read(
+    shell, model, loans_csv, tmp_path, command, endless
+):
+    path = Path(endless) if endless.startswith("/") else tmp_path / endless
+    if not path.exists():
+        os.mkfifo(path)
+    words = {
+        "audit": (path, loans_csv, *ROLE_FLAGS),
+        "predict": (model, path),
+        "train": (path, *ROLE_FLAGS, "--out", tmp_path / "m"),
+    }[command]
+    code, _, err = shell(command, *words)
+    assert code == 2
+    assert "is a pipe or a device, not a" in err
+
+
+def test_fault_39_a_configuration_file_of_nested_lists(shell, model, loans_csv, tmp_path):
+    (tmp_path / "options.toml").write_text("drop = " + "[" * 100_000 + "]" * 100_000)
+    code, _, err = shell("audit", model, loans_csv, "--config", tmp_path / "options.toml")
+    assert code == 2
+    assert "nests lists or tables too deeply" in err

@@ -65,7 +65,9 @@ def test_fault_34_one_fitted_model_in_eight_threads(left_in_training):
         explained = model.explain(ROWS[rows], LOANS.y[rows]).attributions
         return model.predict_proba(ROWS[rows]).tolist(), explained.tolist()
 
+    assert torch.backends.cuda.flash_sdp_enabled()  # the kernels of attention, also of a CPU
     assert in_eight_threads(use, parts) == [use(rows) for rows in parts]
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_fault_34_one_fitted_fairx_evaluated_in_threads():

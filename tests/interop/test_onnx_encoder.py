@@ -3,15 +3,16 @@
 import warnings
 
 import numpy as np
-import onnxruntime
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
 
 from gcig._validation import InputWarning
 from gcig.data.encoding import TableEncoder
-from gcig.methods.onnx_export import ROWS, GraphBuilder, encode_rows, table_inputs
+
+onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+from gcig.methods.onnx_export import ROWS, GraphBuilder, encode_rows, table_inputs  # noqa: E402 (needs onnx)
 
 N_TRAINING, N_NEW = 6, 5
 # Of numbers next to zero the squares vanish, and so do the deviations that others are divided by.
@@ -41,10 +42,12 @@ def run_encoder(encoder, table):
     inputs = table_inputs(encoder, named=True)
     graph = GraphBuilder(value.name for value in inputs)
     encoded = encode_rows(graph, encoder, [value.name for value in inputs])
-    output = helper.make_tensor_value_info(encoded, TensorProto.FLOAT, [ROWS, encoder.n_features_out_])
-    body = helper.make_graph(graph.nodes, "encoder", inputs, [output], graph.constants)
-    versions = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    model = helper.make_model(body, opset_imports=versions, ir_version=8)
+    output = onnx.helper.make_tensor_value_info(
+        encoded, onnx.TensorProto.FLOAT, [ROWS, encoder.n_features_out_]
+    )
+    body = onnx.helper.make_graph(graph.nodes, "encoder", inputs, [output], graph.constants)
+    versions = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    model = onnx.helper.make_model(body, opset_imports=versions, ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     types = {each.name: object if "string" in each.type else np.float64 for each in session.get_inputs()}
     feed = {name: table[name].to_numpy().astype(types[name]).reshape(-1, 1) for name in types}

@@ -4,8 +4,6 @@ import sys
 from copy import copy
 
 import numpy as np
-import onnx
-import onnxruntime
 import pandas as pd
 import pytest
 import torch
@@ -18,10 +16,12 @@ from gcig._validation import InputError
 from gcig.auditing import audit, open_model
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.lagrangian import LagrangianClassifier
-from gcig.methods.onnx_export import LAYERS, export_onnx
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 from tables import QUICK_CREDIT, fitted_credit, load_credit
+
+onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+from gcig.methods.onnx_export import LAYERS, export_onnx  # noqa: E402 (needs onnx)
 
 CLOSE = {"rtol": 0, "atol": 1e-6}
 

@@ -696,6 +696,13 @@ def test_random_pairs_are_unbiased_for_the_squared_disparity(path):
     assert sum(distinct) / 6 == pytest.approx(whole, rel=1e-6)
 
 
+def test_a_random_pair_does_not_depend_on_the_number_of_columns():
+    problem = Problem(groups=3, columns=2, n=12)
+    penalty = problem.penalty(pairs="random", random_state=0)
+    values = {round(penalty(problem.module, problem.x[:1], problem.y[:1]).item(), 12) for _ in range(40)}
+    assert len(values) == 3  # pairs of three groups
+
+
 def test_a_pair_of_two_groups_is_all_of_them():
     problem = Problem()
     assert problem.value(pairs="random").item() == problem.value().item()

@@ -3,6 +3,7 @@
 import math
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from gcig.losses import terms as terms_module
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.objective import Objective, ObjectiveGradient, _agree
 from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.losses.standard_terms import StandardTerms
 from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
@@ -227,6 +229,7 @@ def test_results_agree_relative_to_the_largest_of_them():
     large, zero, nan = torch.tensor(100.0), torch.tensor(0.0), torch.tensor(math.nan)
     assert _agree({"a": large, "b": zero + 0.9e-3}, {"a": large, "b": zero})
     assert not _agree({"a": large, "b": zero + 1.1e-3}, {"a": large, "b": zero})
+    assert _agree({"a": torch.stack([large, zero + 0.9e-3])}, {"a": torch.stack([large, zero])})
     assert _agree({"a": nan, "b": zero}, {"a": nan, "b": zero})
     assert not _agree({"a": zero}, {"a": nan})
     assert not _agree({"a": zero, "b": zero}, {"a": zero})
@@ -421,6 +424,36 @@ def test_term_that_does_not_name_its_penalty_goes_through_autograd():
     expected, by_engine = problem.gradient(named)
     assert by_engine
     assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+class OwnOutcome(EqualizedOddsLoss):
+    """A loss that may compute anything."""
+
+
+@pytest.mark.parametrize(("loss", "standard"), [(EqualizedOddsLoss(8), True), (EqualizedOddsLoss(9), False)])
+def test_outcomes_of_few_groups_are_standard_unless_a_class_is_ones_own(loss, standard):
+    assert bool(StandardTerms({"outcome": OutcomeTerm(loss)}).terms) == standard
+    assert not StandardTerms({"outcome": OutcomeTerm(OwnOutcome(loss.n_groups))}).terms
+
+
+def test_a_penalty_that_is_compared_with_another_kind_is_not_standard():
+    problem = Problem()
+    term = ReasonTerm(
+        GCIGPenalty(GroupBaselines.from_data(problem.inputs[:N], problem.labels, problem.groups))
+    )
+    assert list(StandardTerms({"gcig": term}).terms) == ["gcig"]
+    assert not StandardTerms({"own": SimpleNamespace(penalties=[object()]), "gcig": term}).terms
+
+
+def test_attributions_that_no_term_uses_have_no_gradient():
+    problem, network = Problem(), MLP(5, (4,))
+    standard = StandardTerms(problem.objective().terms)
+    batch, attributions = problem.batch(network, torch.arange(N)), torch.ones(2, EXPLAINED, 5)
+    logits = network(batch.inputs).detach()
+    for given, expected in ((attributions, torch.zeros_like(attributions)), (None, None)):
+        pulled = standard.pull(batch, logits, given, [], {"prediction": 1.0})
+        assert_close(pulled.d_attributions, expected)
+        assert pulled.d_logits.any()
 
 
 def tied():

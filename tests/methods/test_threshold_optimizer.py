@@ -228,7 +228,8 @@ def test_sample_weight_reaches_the_network(biased):
     ("parameters", "message"),
     [
         ({"objective": "f1"}, "objective must be one of"),
-        ({"grid_size": 0}, "grid_size must be a positive integer"),
+        ({"grid_size": 0}, "grid_size must be an integer from 1 to 100,000, not 0"),
+        ({"grid_size": 10**9}, "grid_size must be an integer from 1 to 100,000, not 1000000000"),
     ],
 )
 def test_parameters_are_checked(parameters, message):

@@ -9,6 +9,7 @@ from gcig.methods import METHODS, training_file
 from gcig.methods.training_file import RowBlocks
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
+pytest.importorskip("pyarrow")
 ROLES = {"target": "approved", "sensitive": "sex"}
 
 

@@ -175,6 +175,7 @@ def test_the_limit_of_a_skewed_mean_by_hand():
 
 def test_the_limit_of_a_mean_of_equal_values_is_that_value():
     assert mean_limit(np.full(20, 0.3)) == pytest.approx(0.3)
+    assert mean_limit(np.full(20, 0.5)) == 0.5  # here the standard deviation is exactly zero
     assert math.isnan(mean_limit(np.array([0.3])))
 
 

@@ -220,9 +220,12 @@ def signed_root(square: float) -> float:
     return math.copysign(math.sqrt(abs(square)), square)
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_reasons_relative_to_members_by_hand(n_groups: int) -> None:
+@pytest.mark.parametrize(("n_groups", "n_strata", "n_used"), [(2, 8, 8), (3, 8, 3), (2, 2, 2)])
+def test_reasons_relative_to_members_by_hand(
+    n_groups: int, n_strata: int, n_used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A linear model has the attributions of the members' mean: each row, stratum and pair in a loop."""
+    monkeypatch.setattr("gcig.metrics.members._STRATA", n_strata)
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(120, 3)), np.arange(120) % n_groups
     X[:, 0] += groups
@@ -238,6 +241,7 @@ def test_reasons_relative_to_members_by_hand(n_groups: int) -> None:
     found = relative.explain(rows, 1)
     drawn = pool.draw(1, compared, adapted.explainer.budget.members, np.random.default_rng(2))
     k = drawn.shape[2]
+    assert k == n_used
     # (halves, groups, strata, rows, columns): the mean of the members of a stratum is its reference.
     strata = WEIGHTS * (rows - drawn.mean(axis=3)[..., None, :])
 

@@ -158,6 +158,7 @@ def test_calibration_of_each_group() -> None:
         sums.add(y[rows], Outputs(p[rows], (p[rows] > 0.5) * 1.0), np.array([0, 0, 1, 1])[rows])
     np.testing.assert_allclose(sums.mean_scores, [0.25, 0.975])
     np.testing.assert_allclose(sums.calibration, [-0.25, 0.475])
+    np.testing.assert_allclose(sums.squared_errors, [0.25**2 + 0.75**2, 1 + 0.05**2])
     np.testing.assert_allclose(
         sums.calibration_errors, [0.25, 0.475]
     )  # one bin each: |0.25 - 0.5| and |0.975 - 0.5|

@@ -11,12 +11,18 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig.metrics.rates import (
     Confusion,
+    accuracy,
+    balanced_accuracy,
+    base_rates,
     expected_range,
     expected_worst_range,
+    f1,
     favourable_rates,
     gap,
     noise_floor,
+    precisions,
     ratio,
+    selection_rates,
 )
 
 RNG = np.random.default_rng(0)
@@ -105,6 +111,21 @@ def test_the_favourable_decision_may_be_the_negative_one():
     counts = np.array([[[3.0, 1.0], [2.0, 2.0]], [[0.0, 6.0], [1.0, 1.0]]])  # (groups, labels, predictions)
     assert favourable_rates(counts, 1).tolist() == [3 / 8, 7 / 8]
     assert favourable_rates(counts, 0).tolist() == [5 / 8, 1 / 8]
+
+
+def test_rates_of_several_draws_are_those_of_each():
+    shape = (4, 3, 2, 2)  # draws, groups, labels, decisions
+    counts = np.random.default_rng(0).integers(1, 9, size=shape).astype(float)
+    for rates, one in (
+        (precisions, lambda each: each[1, 1] / each[:, 1].sum()),
+        (base_rates, lambda each: each[1].sum() / each.sum()),
+        (selection_rates, lambda each: each[:, 1].sum() / each.sum()),
+        (accuracy, lambda each: np.trace(each) / each.sum()),
+        (balanced_accuracy, lambda each: (each.diagonal() / each.sum(axis=1)).mean()),
+        (f1, lambda each: each[1, 1] / (each[1, 1] + (each[0, 1] + each[1, 0]) / 2)),
+    ):
+        by_hand = [[one(counts[draw, group]) for group in range(3)] for draw in range(4)]
+        np.testing.assert_allclose(rates(counts), by_hand)
 
 
 def test_two_gaps_are_added_or_the_larger_one_is_taken():

@@ -317,6 +317,11 @@ def test_other_figures_of_the_panel() -> None:
     assert all(len(each.draws) == 2 for each in Panel(n_bootstrap=0).found.values())
 
 
+def test_one_stratum_of_members_has_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gcig.metrics.members._STRATA", 1)
+    assert Panel().found["members"].error == 0
+
+
 @pytest.mark.parametrize(("most", "defined"), [(3, True), (2, False)])
 def test_shapley_values_of_more_columns_than_are_permuted_are_unknown(
     most: int, defined: bool, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,8 @@ def test_reference_offset_by_hand() -> None:
     scores, cells = torch.tensor([0.0, 2.0, 4.0, 6.0]), torch.tensor([0, 0, 1, 1])
     found = reference_offset(torch.tensor([2.0, 5.5]), scores, cells)
     assert found == pytest.approx((1 + 0.5) / 2 / np.std(scores.numpy()))
+    alone = reference_offset(torch.tensor([2.0, 5.5]), scores[:3], cells[:3])  # the second cell has one row
+    assert alone == pytest.approx((1 + 1.5) / 2 / np.std([0.0, 2.0, 4.0]))
     # A row of weight 3 counts as three rows in the standard deviation; cells without rows are left out.
     weighted = reference_offset(
         torch.tensor([2.0, 9.0]), scores[:2], torch.tensor([0, 0]), torch.tensor([1.0, 3.0])
@@ -138,6 +140,7 @@ def test_each_crossed_attribute_is_exchanged_alone_and_with_the_others() -> None
     groups, rows = 2 * sex + race, torch.stack([sex, race, torch.arange(80) // 4 % 5], dim=1).double()
     attributes = protected_attributes(rows, groups, torch.arange(3))
     of_sex, of_race, of_both = exchange_attributes(rows, groups, rows, groups, attributes)
+    assert len(exchange_attributes(rows, groups, rows, groups, attributes[:1])) == 1
     assert torch.equal(of_sex[:, 0], 1 - rows[:, 0])
     assert torch.equal(of_sex[:, 1], rows[:, 1])
     assert torch.equal(of_race[:, 1], 1 - rows[:, 1])

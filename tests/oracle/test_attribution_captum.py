@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from captum.attr import IntegratedGradients
 from torch import nn
 
 from gcig.core.attribution import attributions
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
+IntegratedGradients = pytest.importorskip("captum.attr").IntegratedGradients
 # Captum's names of the rules that both have.
 RULES = {"right": "riemann_right", "midpoint": "riemann_middle", "gauss_legendre": "gausslegendre"}
 # Captum's nodes and weights are single precision numbers, whatever the inputs are.

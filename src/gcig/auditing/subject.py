@@ -75,6 +75,8 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
         return load(path)
     if not path.exists():
         raise InputError(f"There is no model {path} (the current folder is {Path.cwd()}). Check the path.")
+    if not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, not a model: write its content to a file first.")
     suffix = path.suffix.lower()
     if suffix == ".onnx":
         if path.stat().st_size > _MAX_ONNX_BYTES:

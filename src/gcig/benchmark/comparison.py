@@ -1,14 +1,15 @@
 """Comparison of methods on one or more tables, with the same folds and measures for all, and its result."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 import pandas as pd
 
+from gcig._arguments import check_argument, is_count, is_flag
 from gcig._validation import InputError, warn_if_sensitive_in
 from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.clusters import make_backend
@@ -196,6 +197,7 @@ def compare(
     >>> found.frame.shape[0], list(found.summary()["method"])
     (4, ['unconstrained', 'fairx'])
     """
+    _check_arguments(random_state=random_state, name=name, address=address, backend=backend, n_jobs=n_jobs)
     table = Table.of(X, y, sensitive_features=sensitive_features, name=name)
     warn_if_sensitive_in(table.X, table.groups)
     return compare_tables(
@@ -234,11 +236,20 @@ def compare_tables(
     With ``shard`` (i, n), from 1, part i of n parts of the folds is run, and the finished folds of all parts
     in ``out`` are returned. Parts in the same folder share the tuning.
     """
+    _check_arguments(
+        methods=methods,
+        parameters=parameters,
+        folds=folds,
+        seeds=seeds,
+        tuning=tuning,
+        device=device,
+        out=out,
+        progress=progress,
+        definition=definition,
+    )
     names = _check_methods(methods, parameters)
     if shard is not None and out is None:
         raise InputError("shard needs out, the folder in which the parts are combined. Pass out as well.")
-    if tuning not in TUNING:
-        raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
     definition = definition or Definition()
     common = device_parameters(device, backend)
     given = {
@@ -298,12 +309,45 @@ def _parameters_per_fold(
     return [{**nested.get(fold, whole), **given} for fold in range(folds)]
 
 
+_TEXT = "None or a text", lambda value: value is None or isinstance(value, str)
+_SEED = partial(is_count, least=0, below=2**32)
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "methods": (
+        "a list of names, such as ['unconstrained', 'fairx']",
+        lambda value: value is None or (not isinstance(value, str) and [name + "" for name in value]),
+    ),
+    "parameters": (
+        "None or parameters by method, such as {'fairx': {'max_epochs': 10}}",
+        lambda value: value is None or all(isinstance(value[name], Mapping) for name in value),
+    ),
+    "folds": ("an integer from 2 to 1,000", partial(is_count, least=2, below=1001)),
+    "seeds": (
+        "a list of integers from 0 to 2**32 - 1",
+        lambda value: len(value) and not isinstance(value, bytes) and all(map(_SEED, value)),
+    ),
+    "random_state": ("an integer from 0 to 2**32 - 1", _SEED),
+    "tuning": (f"one of {', '.join(map(repr, TUNING))}", lambda value: value in TUNING),
+    "n_jobs": ("an integer from 1 to 10,000", partial(is_count, least=1, below=10_001)),
+    "backend": ("a name or a Backend", lambda value: isinstance(value, str) or callable(value.run)),
+    "address": _TEXT,
+    "device": ("the name of a device, such as 'cpu'", lambda value: isinstance(value, str)),
+    "out": ("None or a path", lambda value: value is None or os.fspath(value)),
+    "progress": ("True or False", is_flag),
+    "definition": ("None or a gcig.Definition", lambda value: value is None or isinstance(value, Definition)),
+    "name": _TEXT,
+}
+
+
+def _check_arguments(**given: Any) -> None:
+    """Raise an `InputError` that names the first argument that cannot be used."""
+    for name, value in given.items():
+        check_argument(name, value, *_ACCEPTED[name])
+
+
 def _check_methods(
     methods: Sequence[str] | None, parameters: Mapping[str, Mapping[str, Any]] | None
 ) -> list[str]:
     names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
-    if isinstance(methods, str) or not names:
-        raise InputError("methods must be a list of names, such as ['unconstrained', 'fairx'].")
     for argument, given in (("methods", names), ("parameters", list(parameters or {}))):
         if unknown := [name for name in given if name not in METHODS]:
             raise InputError(

@@ -191,6 +191,8 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise click.ClickException(f"--config {path} is not UTF-8 text: save it in that encoding.") from None
     except tomllib.TOMLDecodeError as error:
         raise click.ClickException(f"--config {path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise click.ClickException(f"--config {path} nests lists or tables too deeply.") from None
 
 
 def _as_typed(option: click.Parameter, value: Any, where: str) -> Any:

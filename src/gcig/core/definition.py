@@ -66,8 +66,8 @@ class Definition:
         check_argument(
             "n_steps",
             self.n_steps,
-            "a positive integer or 'auto'",
-            lambda value: value == "auto" if isinstance(value, str) else is_count(value, 1),
+            "a positive integer up to 10,000, or 'auto'",  # every step is a point in memory
+            lambda value: value == "auto" if isinstance(value, str) else is_count(value, 1, 10_001),
         )
         check_argument("eps", self.eps, "a positive number", lambda value: is_number(value) and value > 0)
         check_argument("rows", self.rows, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)

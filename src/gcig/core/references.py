@@ -230,6 +230,9 @@ class GroupMembers(nn.Module):
         check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
         self.n_groups = n_groups or int(groups.max()) + 1
         self.n_members, self._pool = n_members, inputs
+        if typical is not None:
+            wanted = f"an int64 tensor of shape (2, {self.n_groups}, k) with positions of rows"
+            check_argument("typical", typical, wanted, self._are_positions)
         self._typical = None if typical is None else typical[..., :n_members].flatten(0, 1)
         cells = labels * self.n_groups + groups
         # Positions of the rows sorted by cell, and where the rows of each cell begin.
@@ -251,6 +254,11 @@ class GroupMembers(nn.Module):
         copy.register_buffer("values", self.values.clone(), persistent=False)
         memo[id(self)] = copy
         return copy
+
+    def _are_positions(self, typical: Tensor) -> bool:
+        inside = (typical >= 0) & (typical < len(self._pool))
+        in_shape = typical.dim() == 3 and typical.shape[:2] == (2, self.n_groups)
+        return in_shape and typical.dtype == torch.int64 and bool(inside.all())
 
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
         """Draw new members; the mini-batch itself is not used."""

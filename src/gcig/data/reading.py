@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from gcig._tables import EXACT_NUMBERS
 from gcig._validation import InputError, warn_input
 from gcig.data import entries, formats
 from gcig.data.formats import CsvFormat, CsvLayout
@@ -273,7 +274,7 @@ class TableFile:
                 header=0,
                 index_col=False,
                 low_memory=False,
-                **{"keep_default_na": False, "na_values": [""], **how},
+                **{"keep_default_na": False, "na_values": [""], **EXACT_NUMBERS, **how},
             )
 
     def _csv_parts(self, columns: Sequence[str], rows: int, **how: Any) -> Iterator[pd.DataFrame]:

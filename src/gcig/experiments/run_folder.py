@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from gcig._tables import EXACT_NUMBERS
 from gcig._validation import InputError
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
 from gcig.benchmark.store import RunError, RunStore, exclusive_claim, provenance, write_file, write_json
@@ -329,7 +330,7 @@ def _frame(path: Path) -> pd.DataFrame:
 def _csv(path: Path) -> pd.DataFrame:
     if not path.is_file() or not path.read_text(encoding="utf-8").strip():
         return pd.DataFrame()
-    return pd.read_csv(path, dtype={"variant": "object", "error": "object"})
+    return pd.DataFrame(pd.read_csv(path, dtype={"variant": "object", "error": "object"}, **EXACT_NUMBERS))
 
 
 def _json(path: Path, default: Any) -> Any:

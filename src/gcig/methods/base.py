@@ -29,7 +29,7 @@ from gcig.data.passthrough import PassThrough
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue
+from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue, raise_if_diverged
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import (
     CheckedTable,
@@ -373,8 +373,11 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             network = network.to(device)
             try:
                 outcome = train(network, data, generator)
+                raise_if_diverged(all_logits(network, rows.inputs))
             except DivergenceError as error:
                 usable = _network_suffices(type(self)) and error.epoch > 0
+                # The scores of that epoch may have overflowed already.
+                usable = usable and not all_logits(network, rows.inputs).isnan().any()
                 diverged = _describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error

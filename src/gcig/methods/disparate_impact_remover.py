@@ -21,6 +21,7 @@ from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.parameters import (
     FRACTION,
+    GRID_POINTS,
     RANDOM_STATE,
     Parametrised,
     Rule,
@@ -174,7 +175,9 @@ class _Repairing(Parametrised):
         folds). Rows that agree in every column stay together, so a table of very few columns keeps a part of
         its atoms.""",
     )
-    n_quantiles: int = parameter(default=1000, rule=integer(2), doc="Resolution of the quantile functions.")
+    n_quantiles: int = parameter(
+        default=1000, rule=integer(2, most=GRID_POINTS), doc="Resolution of the quantile functions."
+    )
 
     def _learn_repair(
         self, table: Floats, groups: Codes, columns: Sequence[int], random_state: Any

@@ -13,7 +13,7 @@ from gcig.data.encoding import TableEncoder
 from gcig.methods import parameters as rules
 from gcig.methods.parameters import Parametrised, Rule, one_of, optional, parameter
 from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
-from gcig.training.loop import Loop
+from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 
 _ROWS_AT_ONCE = 65_536
@@ -60,6 +60,16 @@ def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
     """Return the logits of any number of rows, in evaluation mode."""
     with evaluating(network):
         return torch.cat([logits(network, rows) for rows in inputs.split(_ROWS_AT_ONCE)])
+
+
+def raise_if_diverged(scores: Tensor) -> None:
+    """Raise a `DivergenceError` if scores are NaN: finite parameters can be so large that sums overflow."""
+    missing = int(scores.isnan().sum())
+    if missing:
+        raise DivergenceError(
+            f"training diverged: {missing} of {len(scores)} scores are NaN, because the network's parameters "
+            "are too large. Lower learning_rate or weight_decay."
+        )
 
 
 def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:

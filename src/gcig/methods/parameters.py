@@ -15,6 +15,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
@@ -25,6 +26,8 @@ from gcig._arguments import is_count, is_flag, shorten
 from gcig._validation import InputError
 
 _LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
+GRID_POINTS = 100_000  # of a curve, at most: finer than the rates of as many rows, and memory grows with them
+_MAX_LAYERS, _MAX_WEIGHTS = 100, 2**28  # a gigabyte of weights, of which training keeps several copies
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
 
 
@@ -66,10 +69,12 @@ def _fits(value: Any) -> bool:
     return not largest < abs(value) < math.inf
 
 
-def integer(least: int) -> Rule:
-    """Accept integers from ``least`` to 2**31 - 1, Python's or NumPy's."""
-    text = "a positive integer below 2**31" if least == 1 else f"an integer from {least} to 2**31 - 1"
-    return Rule(text, lambda value: is_count(value, least))
+def integer(least: int, most: int = 2**31 - 1) -> Rule:
+    """Accept integers from ``least`` to ``most``, Python's or NumPy's."""
+    text = f"an integer from {least} to {most:,}"
+    if (least, most) == (1, 2**31 - 1):
+        text = "a positive integer below 2**31"
+    return Rule(text, lambda value: is_count(value, least, most + 1))
 
 
 def one_of(*choices: str) -> Rule:
@@ -96,11 +101,14 @@ POSITIVE_INTEGER = integer(1)
 INSIDE = number("a number between 0 and 1", lambda value: 0 < value < 1)
 BOUND = optional(number("a number > 0", lambda value: value > 0), None)
 LAYER_SIZES = Rule(
-    f"a sequence of integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32)",
+    f"a sequence of at most {_MAX_LAYERS} integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32), "
+    f"with at most {_MAX_WEIGHTS:,} weights between two layers",
     lambda value: (
         isinstance(value, Sequence | np.ndarray)
         and not isinstance(value, str | bytes)
+        and len(value) <= _MAX_LAYERS
         and all(is_count(size, 1, _LARGEST_SIZE + 1) for size in value)
+        and all(int(size) * int(after) <= _MAX_WEIGHTS for size, after in pairwise(value))
     ),
 )
 CLASS_WEIGHT = Rule(

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from gcig._validation import check_lengths
 from gcig.core.modules import evaluating, logits
-from gcig.methods.parameters import POSITIVE_INTEGER, one_of, parameter
+from gcig.methods.networks import raise_if_diverged
+from gcig.methods.parameters import GRID_POINTS, integer, one_of, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData, require_groups
-from gcig.training.loop import DivergenceError, Outcome
+from gcig.training.loop import Outcome
 
 _REASON = "each group has its own thresholds"
 
@@ -133,7 +134,9 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         doc="The score that is maximised among the rules with equal odds.",
     )
     grid_size: int = parameter(
-        default=1000, rule=POSITIVE_INTEGER, doc="How many false positive rates are tried."
+        default=1000,
+        rule=integer(1, most=GRID_POINTS),
+        doc="How many false positive rates are tried.",
     )
 
     def check_learned(self) -> None:
@@ -163,14 +166,12 @@ class ThresholdOptimizerClassifier(RandomisedClassifier):
         outcome = super().train_network(network, data, generator)
         rows = data.all
         with evaluating(network), torch.no_grad():
-            scores = _sigmoid(logits(network, rows.inputs).cpu())
-        if np.isnan(scores).any():  # Fairlearn would search for their thresholds without end
-            raise DivergenceError(
-                f"training diverged: {np.isnan(scores).sum()} of {len(scores)} scores are NaN, "
-                "because the network's parameters are too large. Lower learning_rate or weight_decay."
-            )
+            scores = logits(network, rows.inputs)
+        raise_if_diverged(scores)  # Fairlearn would search for the thresholds of NaN without end
         cells = rows.labels.cpu().numpy(), rows.groups.cpu().numpy()
-        self.rules_ = equalize_odds(scores, *cells, objective=self.objective, grid_size=self.grid_size)
+        self.rules_ = equalize_odds(
+            _sigmoid(scores.cpu()), *cells, objective=self.objective, grid_size=self.grid_size
+        )
         return outcome
 
 

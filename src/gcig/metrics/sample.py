@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +31,13 @@ def _optional(holds: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 _FLAG = "True or False", is_flag
 _COUNT = "an integer from 0 to 2**31 - 1", is_count
+_DRAWS = "an integer from 0 to 100,000", partial(is_count, below=100_001)  # all draws are in memory at once
 _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "threshold": ("None or a probability", _optional(lambda value: is_number(value) and 0 <= value <= 1)),
     "definition": ("None or a gcig.Definition", _optional(lambda value: isinstance(value, Definition))),
     "min_cell": _COUNT,
-    "n_bootstrap": _COUNT,
-    "n_shuffles": (f"None or {_COUNT[0]}", _optional(is_count)),
+    "n_bootstrap": _DRAWS,
+    "n_shuffles": (f"None or {_DRAWS[0]}", _optional(_DRAWS[1])),
     "max_rows_explained": ("None or a positive integer", _optional(lambda value: is_count(value, 1, 2**63))),
     "random_state": (
         "None, an integer >= 0 or a numpy.random.Generator",

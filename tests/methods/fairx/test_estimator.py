@@ -3,7 +3,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import torch
 from sklearn import config_context
@@ -123,7 +122,7 @@ def test_it_says_when_it_is_not_fitted():
 
 KINDS = {
     "pandas": lambda table: table,
-    "polars": pl.from_pandas,
+    "polars": lambda table: pytest.importorskip("polars").from_pandas(table),
     "plain": lambda table: table.to_dict("list") if isinstance(table, pd.DataFrame) else table.to_list(),
 }
 

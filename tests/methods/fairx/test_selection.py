@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import rankdata
+from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import f1_score, log_loss, roc_auc_score
 from torch import nn
 
@@ -292,6 +292,16 @@ def test_faithfulness_needs_three_columns(columns, defined):
     assert math.isfinite(held_out._faithfulness(NETWORK, shares)) == defined
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_a_step_of_faithfulness_is_that_of_neighbours_that_swap_ranks(columns):
+    held_out = replace(HELD_OUT, origin=ORIGIN.clamp(max=columns - 1))
+    ranks = np.arange(columns, dtype=float)
+    swapped = ranks.copy()
+    swapped[:2] = ranks[:2][::-1]
+    lost = 1 - spearmanr(ranks, swapped).statistic if columns > 1 else 0.0
+    assert held_out.faithfulness_step == pytest.approx(lost)
+
+
 def test_held_out_set_of_training_data():
     data = TrainingData(ROWS, TRAINING, ROWS, None, 2, None)
     held_out = make_held_out(data, SETTINGS, ORIGIN.numpy())
@@ -332,6 +342,17 @@ def test_plain_training_is_scored_by_auc():
         )
         assert set(found.metrics) == {"val_log_loss", "val_auc", "val_eo_gap"}
     assert selector.start(none) is None  # an untrained network is not returned to
+
+
+def test_plain_training_reports_the_gap_of_the_decisions_at_the_cut():
+    scores = logits_of(ROWS.inputs)
+    cut = float(scores.quantile(0.7))
+    at_cut = replace(HELD_OUT, settings=replace(SETTINGS, cut=cut))
+    found = CheckpointSelector(at_cut, n_epochs=4)(NETWORK, WeightControl({}), 3).metrics["val_eo_gap"]
+    decided = (scores >= cut).long().numpy()
+    expected = equalized_odds_gap(ROWS.labels.numpy(), decided, sensitive_features=ROWS.groups.numpy())
+    assert found == pytest.approx(expected)
+    assert found > 0.01
 
 
 def test_plain_checkpoints_are_eligible_after_a_quarter_of_the_epochs():
@@ -452,7 +473,7 @@ def test_a_student_is_compared_with_its_teacher(references):
     expected += 0.3 * (0.6 - 1 / 4)  # the first of four epochs
     if references == "both":  # measurements worse than the teacher's have a price
         worse = {
-            "reference_offset": now["reference_offset"] - plain["reference_offset"] - 0.12,
+            "reference_offset": now["reference_offset"] - plain["reference_offset"] - 0.13,
             "faithfulness": plain["faithfulness"] - now["faithfulness"] - 0.12,
             "attribute_effect": now["attribute_effect"] - plain["attribute_effect"] - 0.005,
         }
@@ -461,6 +482,23 @@ def test_a_student_is_compared_with_its_teacher(references):
     used = {name: found.metrics[f"weight_{name}"] for name in ("gcig", "outcome")}
     assert used == weights.values(1) == {"gcig": 0.2, "outcome": 0.05}
     assert 1 in weights.history  # the weights were adapted
+
+
+@pytest.mark.parametrize(("origin", "step"), [(ORIGIN, 0.2), (torch.arange(6), 0.12)])
+def test_deterioration_counts_from_its_tolerance_on(origin, step):
+    """With few columns, faithfulness may fall by the step of two columns that swap ranks."""
+    selector = make_selector(replace(SETTINGS, references="both"))
+    selector = replace(selector, held_out=replace(selector.held_out, origin=origin))
+    plain = {**selector.teacher.measured, "faithfulness": 0.9, "auc_lost": 0.0}
+    for name, change, tolerated in (
+        ("reference_offset", 0.3, 0.13),
+        ("faithfulness", -0.3, step),
+        ("attribute_effect", 0.3, 0.005),
+    ):
+        teacher = replace(selector.teacher, measured=plain)
+        worse = selector._compare({**plain, name: plain[name] + change}, teacher)
+        assert worse.excess == pytest.approx(0.3 - tolerated), name
+    assert selector._compare(plain, teacher).excess == 0
 
 
 def test_epochs_are_mature_after_three_fifths():

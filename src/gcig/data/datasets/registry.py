@@ -70,8 +70,12 @@ def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None
     """Read a shipped table: numbers as integers, text as categories in words, nothing missing."""
     import pandas as pd
 
+    from gcig._tables import EXACT_NUMBERS
+
     # Without na_filter=False pandas would read the category "None" as a missing value.
-    frame = pd.read_csv(BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False)
+    frame: pd.DataFrame = pd.read_csv(
+        BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False, **EXACT_NUMBERS
+    )
     texts = frame.select_dtypes(exclude="number").columns
     frame = frame.astype(dict.fromkeys(texts, "category"))
     for column, words in (codebook or {}).items():

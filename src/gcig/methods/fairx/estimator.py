@@ -41,7 +41,7 @@ from gcig.methods.fairx.selection import decision_cut, make_held_out, measure
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import TrainedNetwork, train_fairly
 from gcig.methods.fairx.weights import USUAL, USUAL_LIMIT
-from gcig.methods.networks import CLIP_NORM
+from gcig.methods.networks import CLIP_NORM, raise_if_diverged
 from gcig.methods.parameters import (
     BOUND,
     FRACTION,
@@ -438,6 +438,7 @@ class FairXClassifier(NetworkClassifier):
         self.ema_baselines_ = self.baselines_.copy() if averages is None else averages.cpu().numpy()
         self.plain_ = trained.plain
         scores = held_out.logits(network)
+        raise_if_diverged(scores)
         self.validation_ = trained.measured or measure(network, held_out, scores)
         cut = decision_cut(scores, held_out.rows.labels, settings)
         self._guard(inspect_predictions(scores, held_out.rows.labels, cut=cut), trained)
