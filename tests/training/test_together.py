@@ -1,6 +1,7 @@
 """Fits whose networks are trained as one batched model."""
 
 import threading
+import time
 import warnings
 from functools import partial
 
@@ -14,7 +15,7 @@ from gcig.benchmark.execution import run_trial, run_trials_together
 from gcig.benchmark.trials import Table, fold_trials
 from gcig.losses.stacked import StackedGradient
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training.together import run_together, team_size
+from gcig.training.together import run_together, running_seconds, team_size
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,34 @@ def test_an_interrupt_ends_all_fits(german, monkeypatch):
     monkeypatch.setattr("gcig.training.together.threading.Thread", Thread)
     with pytest.raises(KeyboardInterrupt):
         run_together([partial(work, seed) for seed in range(2)])
-    assert ended == ["interrupted", KeyboardInterrupt, KeyboardInterrupt]
+    # A fit that has not begun by then never does.
+    assert ended in (["interrupted"] + n * [KeyboardInterrupt] for n in (1, 2))
+
+
+def test_the_clock_of_a_fit_stands_still_while_others_run():
+    def work():
+        start = running_seconds()
+        time.sleep(0.1)
+        return running_seconds() - start
+
+    assert run_together([work] * 4) == pytest.approx([0.1] * 4, abs=0.05)
+
+
+def test_networks_with_mini_batches_of_other_sizes_are_not_stacked(german, stacked):
+    """All have nine mini-batches."""
+
+    def work(n_rows, batch_size):
+        model = UnconstrainedClassifier(device="cpu", random_state=0, max_epochs=1, batch_size=batch_size)
+        groups = german.sensitive_features[:n_rows]
+        model.fit(german.X[:n_rows], german.y[:n_rows], sensitive_features=groups)
+
+    run_together([partial(work, *sizes) for sizes in ((1000, 100), (1000, 100), (600, 60))])
+    assert set(stacked) == {2}
+
+
+def test_warnings_outside_a_trial_are_shown():
+    with pytest.warns(UserWarning, match="of no trial"):
+        run_trials_together([partial(warnings.warn, "of no trial"), lambda: None])
 
 
 def test_one_fit_runs_at_a_time(german):

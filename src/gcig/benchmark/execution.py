@@ -1,11 +1,11 @@
 """Execution of one trial: split, fit, evaluate."""
 
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,17 @@ from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
-from gcig.training.together import run_together, team_size
+from gcig.training.together import run_together, running_seconds, team_size
 
 Rows = NDArray[np.int64]
-_PLACE = ("dataset", "method", "variant", "fold", "seed", "repeat")  # what trials and their results share
+_TRIAL_FIELDS = (
+    "dataset",
+    "method",
+    "variant",
+    "fold",
+    "seed",
+    "repeat",
+)  # what trials and their results share
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
 
@@ -51,12 +58,12 @@ def run_trial(trial: Trial, table: Table) -> FoldResult:
 def run_trials_together(work: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call functions that run one trial each, and train the networks of all trials together.
 
-    Settings of the process are changed once for all trials: each of them would restore what it found when it
-    started, in the midst of the others.
+    Settings of the process are changed once for all trials: a trial that restored them at its end would
+    change them for the trials that are still running.
     """
     with warnings.catch_warnings(), _one_thread():
         warnings.simplefilter("always")
-        warnings.showwarning = _keep_warning  # type: ignore[assignment]
+        warnings.showwarning = partial(_keep_warning, warnings.showwarning)
         return run_together(work)
 
 
@@ -94,7 +101,7 @@ def fit_seed(trial: Trial) -> int:
 def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> FoldResult:
     """Return the result of a trial that failed with the given error."""
     return FoldResult(
-        **{name: getattr(trial, name) for name in _PLACE},
+        **{name: getattr(trial, name) for name in _TRIAL_FIELDS},
         parameters=dict(trial.parameters),
         evaluation=None,
         fit_seconds=float("nan"),
@@ -107,9 +114,9 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     train, test = split_rows(trial, table)
     model = make_estimator(trial)
     training = X, y, groups = table.rows(train)
-    start = time.perf_counter()
+    start = running_seconds()
     model.fit(X, y, sensitive_features=groups)
-    seconds = (time.perf_counter() - start) / team_size()  # fits that run together share the time
+    seconds = running_seconds() - start
     X, y, groups = table.rows(test)
     found = evaluate(
         model,
@@ -165,8 +172,15 @@ def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float,
 _in_thread = threading.local()  # the warnings of the trial that this thread runs together with others
 
 
-def _keep_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
-    _in_thread.caught.append(warnings.WarningMessage(message, category, *place))
+def _keep_warning(
+    show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any
+) -> None:
+    """Record a warning of the trial that this thread runs, and show others."""
+    caught = getattr(_in_thread, "caught", None)
+    if caught is None:
+        show(message, category, *place)
+    else:
+        caught.append(warnings.WarningMessage(message, category, *place))
 
 
 @contextmanager
@@ -174,7 +188,10 @@ def _caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
     """Record all warnings of a trial."""
     if team_size() > 1:
         _in_thread.caught = []
-        yield _in_thread.caught
+        try:
+            yield _in_thread.caught
+        finally:
+            _in_thread.caught = None
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -8,6 +8,7 @@ their own do not wait, so their fits run one after another.
 """
 
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,12 +24,14 @@ from gcig.training.loop import Step, mean_terms
 
 Result = TypeVar("Result")
 _Terms = dict[str, float]
+_ROW_TOLERANCE = 2  # mini-batches of networks that are stacked may differ by this many rows, as folds do
 
 
 class _Local(threading.local):
     team: "_Team | None" = None
     number = 0  # of this thread's fit
     n_stages = 0  # how many networks, or stages of one, the fit has begun to train
+    resumed = 0.0  # when the fit last began to run, in seconds
 
 
 _local = _Local()
@@ -48,13 +51,14 @@ def run_together(fits: Sequence[Callable[[], Result]]) -> list[Result]:
 
     def run(number: int) -> None:
         with team.turn:
-            _local.team, _local.number = team, number
+            _local.team, _local.number, _local.resumed = team, number, time.perf_counter()
             try:
-                results[number] = fits[number]()
+                if not team.stopped:
+                    results[number] = fits[number]()
             except BaseException as error:
                 errors.append(error)
             finally:
-                team.leave()
+                team.step_aside()
 
     threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(fits))]
     try:
@@ -65,7 +69,8 @@ def run_together(fits: Sequence[Callable[[], Result]]) -> list[Result]:
     except BaseException:  # such as Ctrl-C, which the main thread receives
         team.stopped = True
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:  # it was started
+                thread.join()
         raise
     if errors:
         raise errors[0]
@@ -75,6 +80,15 @@ def run_together(fits: Sequence[Callable[[], Result]]) -> list[Result]:
 def team_size() -> int:
     """Return how many fits this one runs together with, itself included."""
     return 1 if _local.team is None else _local.team.size
+
+
+def running_seconds() -> float:
+    """Return a clock that stands still while this thread's fit waits for others.
+
+    Epochs that are computed together count in equal shares.
+    """
+    now, team = time.perf_counter(), _local.team
+    return now if team is None else team.seconds[_local.number] + now - _local.resumed
 
 
 def share_steps(
@@ -128,21 +142,20 @@ class _Team:
 
     def __init__(self, size: int) -> None:
         self.size, self.turn, self.stopped = size, threading.Condition(), False
+        self.seconds = [0.0] * size  # by fit: how long it ran before it last waited
         self._n_awake = size
         self._waiting: dict[_SharedStep, list[Tensor]] = {}
         self._done: dict[_SharedStep, _Terms | BaseException] = {}
         self._stack: _Stack | None = None
 
-    def leave(self) -> None:
-        """End one of the fits."""
-        self._fall_asleep()
-
     def run_epoch(self, step: _SharedStep, batches: list[Tensor]) -> _Terms:
         """Wait until the epoch of a network has been computed, and return the means of its terms."""
         self._waiting[step] = batches
-        self._fall_asleep()
+        self.seconds[step.number] += time.perf_counter() - _local.resumed
+        self.step_aside()
         while step not in self._done and not self.stopped:
             self.turn.wait(timeout=1.0)
+        _local.resumed = time.perf_counter()
         if self.stopped:
             raise KeyboardInterrupt
         terms = self._done.pop(step)
@@ -150,12 +163,12 @@ class _Team:
             raise RuntimeError(f"training many networks together failed: {terms}") from terms
         return terms
 
-    def _fall_asleep(self) -> None:
-        """Compute epochs if no fit is left that could still ask for one."""
+    def step_aside(self) -> None:
+        """Let the other fits run; if all of them wait or have ended, compute the epochs they wait for."""
         self._n_awake -= 1
         if self._n_awake or not self._waiting:
             return
-        steps = self._choose()
+        steps, start = self._choose(), time.perf_counter()
         try:
             found: Sequence[_Terms | BaseException] = self._compute(steps)
         except Exception as error:
@@ -163,17 +176,31 @@ class _Team:
         for step, terms in zip(steps, found, strict=True):
             del self._waiting[step]
             self._done[step] = terms
+            self.seconds[step.number] += (time.perf_counter() - start) / len(steps)
         self._n_awake += len(steps)
         self.turn.notify_all()
 
     def _choose(self) -> list[_SharedStep]:
-        """Return like networks: of the fits that are furthest behind, so that the others can be joined."""
-        groups: dict[Hashable, list[_SharedStep]] = {}
+        """Return the largest group of stackable networks among the fits at the earliest stage.
+
+        Later fits wait, so that earlier ones can catch up and join them.
+        """
+        groups: list[list[_SharedStep]] = []
         first = min(step.kind[0] for step in self._waiting)
         for step in sorted(self._waiting, key=lambda step: step.number):  # whichever thread was first
             if step.kind[0] == first:
-                groups.setdefault((step.kind, len(self._waiting[step])), []).append(step)
-        return max(groups.values(), key=len)
+                like = (group for group in groups if self._are_alike(step, group[0]))
+                if (group := next(like, None)) is None:
+                    groups.append(group := [])
+                group.append(step)
+        return max(groups, key=len)
+
+    def _are_alike(self, one: _SharedStep, other: _SharedStep) -> bool:
+        """Return whether two networks can be stacked and have mini-batches of nearly the same sizes."""
+        sizes = [list(map(len, self._waiting[step])) for step in (one, other)]
+        if one.kind != other.kind or len(sizes[0]) != len(sizes[1]):
+            return False
+        return all(abs(own - its) <= _ROW_TOLERANCE for own, its in zip(*sizes, strict=True))
 
     def _compute(self, steps: list[_SharedStep]) -> list[_Terms]:
         batches = [self._waiting[step] for step in steps]
