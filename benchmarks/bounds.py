@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from gcig.data.splitting import k_folds
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics.intervals import gap_limit, rate_gap
 from gcig.metrics.rates import Confusion
+from gcig.records.base import Z
 
 LEAST_SHARE = 0.85  # of the bounds called met, those that must hold on test rows
 # table -> bounds that a fit could meet, neither trivial nor hopeless
@@ -115,7 +117,7 @@ def fit(part: str, name: str, parameters: dict[str, float], seed: int) -> dict[s
     cells = counts.counts[..., 1].T, counts.counts.sum(axis=2).T
     found = gcig.evaluate(model, data.X.iloc[test], truth, sensitive_features=groups[test], n_bootstrap=500)
     gap = rate_gap(*cells)
-    reach = (found.gcig_high - found.gcig_low) / 2 / 1.96 * 1.2816
+    reach = (found.gcig_high - found.gcig_low) / 2 / Z * NormalDist().inv_cdf(0.9)
     return {
         "trial": [part, name, parameters, seed],
         "seconds": seconds,

@@ -42,7 +42,8 @@ def check_version(tag: str) -> None:
         )
     if "OWNER" in _project()["urls"]["Repository"]:
         raise SystemExit(
-            "pyproject.toml names no home of the repository, but OWNER: replace it under [project.urls]."
+            "pyproject.toml still has the placeholder OWNER under [project.urls]: replace it with the "
+            "owner of the repository."
         )
 
 

@@ -86,11 +86,12 @@ def audit(
     encoded columns instead, as the paper does. --robustness measures GCIG relative to references other than
     the groups' means, and --other compares a second model under every reference.
 
-    --against compares with the JSON of an earlier audit; `gcig report FOLDER` draws a page over many of them.
+    --against compares with the JSON of an earlier audit (`gcig audit ... --json > last.json`); `gcig report
+    FOLDER` draws a page over many of them.
 
     --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
     above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a figure with a limit
-    cannot be judged on these rows).
+    cannot be judged on these rows). The verdict in words has no effect on the exit code.
     """
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition

@@ -243,7 +243,7 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: int | None) -> int:
 jobs_option = option(
     "--jobs",
     "N",
-    "Number of processes; one per core by default. Results do not depend on it.",
+    "Number of processes; one per core by default. On a CPU, results do not depend on it.",
     type=COUNT,
     callback=_jobs,
 )
@@ -449,4 +449,9 @@ min_cell_option = option(
 limit_options = _stack(
     option("--max-gcig", "X", "Exit with 1 if GCIG is above this.", type=_LIMIT),
     option("--max-eo-gap", "X", "Exit with 1 if the EO gap is above this.", type=_LIMIT),
+)
+_CHOICE = "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
+choice_options = _stack(
+    option("--max-gcig", "X", _CHOICE.format("GCIG"), type=_LIMIT),
+    option("--max-eo-gap", "X", _CHOICE.format("the EO gap"), type=_LIMIT),
 )

@@ -21,7 +21,7 @@ from gcig.cli.frame import ExitCode, check_absent, command, say
 @opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@opt.limit_options
+@opt.choice_options
 @opt.training_options
 @opt.backend_options
 @opt.file_options

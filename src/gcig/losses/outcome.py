@@ -244,13 +244,17 @@ class OutcomeLoss(nn.Module):
         """Update the running averages with a mini-batch; return them, and which cells have had rows."""
         if self.of_decisions:
             rates, _ = soft_rates((logits - self.cut) * _SHARP, membership)
-        if self._average is None or self._average[0].dtype != rates.dtype:
-            self._average = torch.zeros_like(rates), torch.zeros_like(rates)
-        average, known = self._average
+        average, known = self.start_averages(rates)
         # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
         average.copy_(torch.lerp(average, rates, present * (1 - self.momentum * known)))
         known.copy_(torch.maximum(known, present))
         return average, known
+
+    def start_averages(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the running averages, and which cells have had rows: none at first."""
+        if self._average is None or self._average[0].dtype != like.dtype:
+            self._average = torch.zeros_like(like), torch.zeros_like(like)
+        return self._average
 
     def extra_repr(self) -> str:
         """Return the arguments for ``repr``."""

@@ -1,4 +1,4 @@
-"""Stacked objectives: the gradients of many networks of one architecture, computed as those of one model.
+"""Stacked objectives: the gradients of many networks with one architecture, computed in one batched pass.
 
 Folds, seeds and grid points of one table give many small networks that differ in their parameters, rows,
 references and cuts, but not in what is computed. Every tensor of them gets a dimension for the network, the
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from gcig.core.modules import fixed_operations
 from gcig.engine.cuda_graph import in_parallel
 from gcig.losses.objective import Objective, ObjectiveGradient, join_references
+from gcig.losses.outcome import soft_rates
 from gcig.losses.standard_terms import is_standard
 from gcig.losses.terms import MiniBatch, OutcomeTerm
 
@@ -179,10 +180,9 @@ def _losses(objective: Objective) -> list[Any]:
 def _start_averages(objective: Objective, like: Tensor) -> None:
     """Create the running averages that the first mini-batch would create."""
     for loss in _losses(objective):
-        if loss.momentum and loss._average is None:
-            empty = loss.membership(*like.new_zeros(2, 0, dtype=torch.int64)).sum(-1)
-            empty = empty.to(torch.promote_types(like.dtype, torch.float32))
-            loss._average = empty, empty.clone()
+        if loss.momentum:
+            nobody = loss.membership(*like.new_zeros(2, 0, dtype=torch.int64))
+            loss.start_averages(soft_rates(like.detach().new_zeros(0), nobody)[0])
 
 
 def _stack(values: Sequence[Any], like: Tensor) -> Any:

@@ -313,7 +313,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
         summary = summarise(rows, self.encoder_, fitted=continuing)
         network = copy_to_continue(self, summary.classes) if continuing else None
-        split = self._draw_split()
+        split = self._split_options()
         data, sums = encode_rows(rows, summary, folder, class_weight=self.class_weight, **split)
         self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
         return self._train(self.train_network, network, data, split["seed"])
@@ -328,14 +328,14 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        split = self._draw_split()
+        split = self._split_options()
         data = training_data(table, encoded, **split)
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
         return self._train(train, network, data, split["seed"])
 
-    def _draw_split(self) -> dict[str, Any]:
+    def _split_options(self) -> dict[str, Any]:
         """Draw the seed of a fit; return it with the share of the rows to hold out and the device."""
         return {
             "seed": shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1))),

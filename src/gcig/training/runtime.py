@@ -155,9 +155,16 @@ _PROCESS_GENERATOR = threading.RLock()
 _DROPOUT = (nn.Dropout,)
 # Layers of torch that draw random numbers, in training or when they are built.
 _RANDOM = (
-    *(nn.modules.dropout._DropoutNd, nn.modules.lazy.LazyModuleMixin, nn.RReLU, nn.RNNBase),
-    *(nn.FractionalMaxPool2d, nn.FractionalMaxPool3d, nn.MultiheadAttention, nn.Transformer),
-    *(nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
+    nn.modules.dropout._DropoutNd,
+    nn.modules.lazy.LazyModuleMixin,
+    nn.RReLU,
+    nn.RNNBase,
+    nn.FractionalMaxPool2d,
+    nn.FractionalMaxPool3d,
+    nn.MultiheadAttention,
+    nn.Transformer,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
 )
 
 

@@ -63,7 +63,11 @@ if TYPE_CHECKING:
 
 _MIN_EPOCHS_TO_WARN = 10  # with fewer epochs, it is expected that the teacher may be kept
 _DEFINITION = Definition(rows=0.25)  # a quarter of each mini-batch is explained: as good as all
-_MIN_STUDENT_BATCH = 128  # with batch_size="auto": half as many steps on small tables, with equal results
+# The student's mini-batches with batch_size="auto". At least 128 rows: half as many steps on small tables,
+# with equal results. With means as the only references, overhead is a large part of a step: mini-batches 1.5
+# times as large as the teacher's save a third of the steps, with equal figures on ten folds of Adult and
+# Bank.
+_MIN_STUDENT_BATCH, _STUDENT_BATCH_SCALE = 128, {"mean": 1.5, "members": 1.0, "both": 1.0}
 _PUBLISHED_STEPS = 16  # steps of the paper's Riemann sum
 _MEASUREMENTS = (
     *("auc", "log_loss", "f1", "gcig", "gcig_members", "outcome_gap", "columns", "reference_offset"),
@@ -93,8 +97,9 @@ class FairXClassifier(NetworkClassifier):
     teacher does. A part of the rows is held out to control the weights and to select the epoch that is kept.
     With ``early_stopping=False`` nothing is held out, the weights are ramped up, and the last epoch is kept.
     On small tables the teacher is trained for up to 40 epochs even if `max_epochs` is smaller. The student
-    takes two fifths of the epochs, twice the learning rate, and, if `batch_size` is ``"auto"``, mini-batches
-    of at least 128 rows; with ``references="mean"``, its mini-batches are half as large again.
+    takes two fifths of the epochs and twice the learning rate. If `batch_size` is ``"auto"``, its
+    mini-batches have at least 128 rows, and with ``references="mean"`` they are 1.5 times as large as the
+    teacher's.
 
     A given `teacher` may be boosted trees, a pipeline or any other classifier: the network keeps its
     predictions and has fairer reasons. On the test rows of one fold of Adult, LightGBM has an AUC of 0.925,
@@ -371,10 +376,13 @@ class FairXClassifier(NetworkClassifier):
     def training_settings(self, n_rows: int) -> FairTraining:
         """Return the settings of training, with ``"auto"`` resolved for this many rows."""
         definition = self.definition_
-        loop = self.resolve_loop(n_rows)
+        loop, student_batch = self.resolve_loop(n_rows), None
+        if self.batch_size == "auto":
+            scaled = round(_STUDENT_BATCH_SCALE[self.references] * loop.batch_size)
+            student_batch = max(_MIN_STUDENT_BATCH, scaled)
         return FairTraining(
             loop=loop,
-            min_student_batch=_MIN_STUDENT_BATCH if self.batch_size == "auto" else 0,
+            student_batch=student_batch,
             learning_rate=self.resolve_learning_rate(loop.batch_size),
             weight_decay=self.weight_decay,
             clip_norm=CLIP_NORM,

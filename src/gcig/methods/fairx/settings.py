@@ -17,7 +17,7 @@ class FairTraining:
     """All settings of training except the data and the network; see `gcig.FairXClassifier`."""
 
     loop: Loop
-    min_student_batch: int = 0  # minimum rows per mini-batch of the student
+    student_batch: int | None = None  # rows per mini-batch of the student; the teacher's if None
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
     clip_norm: float = 5.0

@@ -55,9 +55,6 @@ _MIN_EPOCH_ROWS = 8_000  # rows per epoch: small tables are repeated, with new s
 _MIN_TEACHER_EPOCHS = 40  # small tables: the teacher needs about as many steps as the student
 _STUDENT_EPOCH_SHARE = 0.4  # a student that starts at the teacher's weights needs fewer epochs
 _STUDENT_LEARNING_RATE_SCALE = 2.0  # a student that starts at the teacher's weights tolerates larger steps
-# Rows of the student's mini-batches relative to the teacher's. With means as the only references, overhead is
-# a large part of a step: 1.5 saves a third of the steps, with equal figures on ten folds of Adult and Bank.
-_STUDENT_BATCH_SCALE = {"mean": 1.5, "members": 1.0, "both": 1.0}
 _BATCH_SIZE_EXPONENT = 0.8  # the student's learning rate grows with its batch size to this power
 _CONTINUED_RATE_SCALE = 0.4  # a later stage at the full learning rate would undo what was learned
 _RAMP_SHARE = 0.6  # share of a stage's epochs in which weights grow; in the first stage, over their range
@@ -225,8 +222,7 @@ class Student:
     ) -> None:
         self.network, self.teacher, self.generator = network, teacher, generator
         loop = settings.loop
-        batch_size = round(_STUDENT_BATCH_SCALE[settings.references] * loop.batch_size)
-        batch_size = max(settings.min_student_batch, batch_size)
+        batch_size = settings.student_batch or loop.batch_size
         scale = _STUDENT_LEARNING_RATE_SCALE * (batch_size / loop.batch_size) ** _BATCH_SIZE_EXPONENT
         self.settings = replace(
             settings,
