@@ -106,7 +106,7 @@ def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(check.__globals__, "_changelog", lambda: f"# C\n\n## [{version}] - 2026-11-16\n")
     for home, refused in (("https://github.com/OWNER/gcig", True), ("https://example.org/gcig", False)):
         monkeypatch.setitem(check.__globals__, "_project", lambda home=home: {"urls": {"Repository": home}})
-        with pytest.raises(SystemExit, match="OWNER: replace it") if refused else nullcontext():
+        with pytest.raises(SystemExit, match="placeholder OWNER") if refused else nullcontext():
             check(f"v{version}")
 
 
