@@ -46,6 +46,8 @@ def run_action(folder, tmp_path, **inputs):
         for name, text in step["env"].items()
     }
     files = {"GITHUB_STEP_SUMMARY": tmp_path / "summary.md", "GITHUB_OUTPUT": tmp_path / "output"}
+    for path in files.values():
+        path.unlink(missing_ok=True)  # every step of a runner has files of its own
     done = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", step["run"]],
         cwd=folder,
