@@ -160,7 +160,9 @@ class _Team:
             raise KeyboardInterrupt
         terms = self._done.pop(step)
         if isinstance(terms, BaseException):
-            raise RuntimeError(f"training many networks together failed: {terms}") from terms
+            raise RuntimeError(
+                f"training many networks together failed: {terms}. With two or more jobs, each is trained alone."
+            ) from terms
         return terms
 
     def step_aside(self) -> None:
