@@ -161,7 +161,8 @@ class _Team:
         terms = self._done.pop(step)
         if isinstance(terms, BaseException):
             raise RuntimeError(
-                f"training many networks together failed: {terms}. With two or more jobs, each is trained alone."
+                f"training many networks together failed: {terms}. With two or more jobs, each network is "
+                "trained alone."
             ) from terms
         return terms
 
