@@ -83,7 +83,7 @@ def team_size() -> int:
 
 
 def running_seconds() -> float:
-    """Return a clock that stands still while this thread's fit waits for others.
+    """Return the time, in seconds, of a clock that stands still while this thread's fit waits for others.
 
     Epochs that are computed together count in equal shares.
     """
