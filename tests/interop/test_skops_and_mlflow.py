@@ -1,6 +1,7 @@
 """Models in skops files and in MLflow: logged, registered, loaded in another process, and served."""
 
 import copy
+import importlib
 import json
 import os
 import pickle
@@ -8,15 +9,19 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from torch import nn
 
 import gcig
+from gcig.data.encoding import TableEncoder
 from gcig.methods import METHODS, skops_types
 from gcig.persistence import PersistenceError
 from tables import QUICK, make_loans
@@ -60,11 +65,12 @@ def test_skops_refuses_what_is_not_trusted_and_what_was_edited(model):
         edited.__setstate__(state | {"gcig_document": json.dumps(document)})
 
 
-def test_a_pipeline_with_the_encoder_goes_through_skops(model):
+def test_pipelines_with_a_model_or_the_encoder_go_through_skops(model):
     io = pytest.importorskip("skops.io")
-    pipeline = make_pipeline("passthrough", model)
-    again = io.loads(io.dumps(pipeline), trusted=skops_types())
-    assert np.array_equal(again.predict(TEST.X), model.predict(TEST.X))
+    encoded = make_pipeline(TableEncoder(), LogisticRegression()).fit(LOANS.X, LOANS.y)
+    for pipeline in (make_pipeline("passthrough", model), encoded):
+        again = io.loads(io.dumps(pipeline), trusted=skops_types())
+        assert np.array_equal(again.predict(TEST.X), pipeline.predict(TEST.X))
 
 
 def test_pickle_and_copies_keep_the_object_as_it_is(model):
@@ -79,10 +85,64 @@ def test_pickle_and_copies_keep_the_object_as_it_is(model):
     assert unfitted.lambda_ig == 0.7
 
 
+def test_the_plugin_trusts_gcig_types_only_for_models_that_contain_them(model):
+    pytest.importorskip("mlflow")
+    from gcig.methods.mlflow_plugin import fill_trusted_types
+
+    def save_model(sk_model, path, serialization_format=None, skops_trusted_types=None):
+        return sk_model, path, serialization_format, skops_trusted_types
+
+    flavor = SimpleNamespace(save_model=save_model)  # stands in for mlflow.sklearn
+    fill_trusted_types(flavor)
+    save, own = flavor.save_model, skops_types()
+    for each in (model, make_pipeline("passthrough", model), TableEncoder()):
+        assert save(each, "folder") == (each, "folder", None, own)
+    assert save(path="folder", sk_model=model, skops_trusted_types=["a.B"])[-1] == ["a.B", *own]
+    assert save(model, "folder", "skops", own) == (model, "folder", "skops", own)
+    assert save(model, "folder", "cloudpickle")[-1] is None
+    assert save(LogisticRegression(), "folder")[-1] is None
+    assert save(make_pipeline(LogisticRegression()), "folder", None, ["a.B"])[-1] == ["a.B"]
+    with pytest.raises(TypeError, match="sk_model"):
+        save()
+
+
+def test_the_plugin_leaves_versions_of_mlflow_without_skops_alone():
+    pytest.importorskip("mlflow")
+    from gcig.methods.mlflow_plugin import fill_trusted_types
+
+    old = SimpleNamespace(save_model=copy.copy)
+    fill_trusted_types(old)
+    assert old.save_model is copy.copy
+
+
+def test_the_plugin_does_not_slow_down_mlflow():
+    pytest.importorskip("mlflow")
+    code = (
+        "import sys\n"
+        "from gcig.methods.mlflow_plugin import GcigRunContext\n"
+        "print(GcigRunContext().in_context(), *sorted({'torch', 'sklearn', 'skops'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_the_package_declares_the_plugin():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    (location,) = project["entry-points"]["mlflow.run_context_provider"].values()
+    pytest.importorskip("mlflow")
+    module, _, name = location.partition(":")
+    context = getattr(importlib.import_module(module), name)()
+    assert context.in_context()
+    assert context.tags() == {"gcig.version": gcig.__version__}
+
+
 @pytest.fixture(scope="module")
 def logged(model, tmp_path_factory):
     """The address of a registered model, and the environment that finds it."""
     mlflow = pytest.importorskip("mlflow")
+    from gcig.methods.mlflow_plugin import GcigRunContext
+
+    GcigRunContext()  # what the entry point does if the package is installed
     store = tmp_path_factory.mktemp("mlflow") / "runs"
     settings = {
         "MLFLOW_TRACKING_URI": store.as_uri(),
@@ -99,7 +159,6 @@ def logged(model, tmp_path_factory):
                 model,
                 name="model",
                 registered_model_name="loans",
-                skops_trusted_types=skops_types(),
                 pip_requirements=[f"gcig=={gcig.__version__}"],
             )
         yield "models:/loans/1", {**os.environ, **settings}

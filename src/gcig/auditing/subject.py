@@ -29,7 +29,8 @@ from gcig.adapters.boosters import booster_kind, open_booster
 from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.saving import describe_model, load, skops_types
+from gcig.methods.registry import skops_types
+from gcig.methods.saving import describe_model, load
 from gcig.metrics.sample import check_arguments
 from gcig.persistence import fingerprint
 from gcig.records.audit import SMALLEST_CELL, Subject

@@ -3,12 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gcig.methods.registry import METHODS, Method, register_method
+from gcig.methods.registry import METHODS, Method, register_method, skops_types
 
 if TYPE_CHECKING:
     from gcig.methods.base import NetworkClassifier as NetworkClassifier
     from gcig.methods.parameters import parameter as parameter
-    from gcig.methods.saving import skops_types as skops_types
     from gcig.methods.training_data import TrainingData as TrainingData
 
 # Imported when first used: the registry is needed where torch and scikit-learn are not.
@@ -16,10 +15,9 @@ _HOME = {
     "NetworkClassifier": "gcig.methods.base",
     "TrainingData": "gcig.methods.training_data",
     "parameter": "gcig.methods.parameters",
-    "skops_types": "gcig.methods.saving",
 }
 
-__all__ = ["METHODS", "Method", "register_method", *_HOME]
+__all__ = ["METHODS", "Method", "register_method", "skops_types", *_HOME]
 
 
 def __getattr__(name: str) -> object:

@@ -83,6 +83,9 @@ _OWN = {
     for key, (label, location) in _METHODS.items()
 }
 METHODS = Registry("method", _OWN, _method_of)
+_ENCODER_TYPES = tuple(
+    f"gcig.data.encoding.{name}" for name in ("CategoryColumn", "NumberColumn", "TableEncoder")
+)
 
 
 def register_method(
@@ -117,3 +120,14 @@ def register_method(
     """
     location = f"{estimator.__module__}:{estimator.__qualname__}"
     METHODS.add(key, Method(key, label or key, location, dict(search_space or {})), overwrite=overwrite)
+
+
+def skops_types() -> list[str]:
+    """Return the types that skops must trust to load the estimators and the encoder of gcig.
+
+    Loading them runs no stored code. MLflow needs no list: see :doc:`/howto/interop`.
+
+    >>> "gcig.methods.fairx.estimator.FairXClassifier" in skops_types()
+    True
+    """
+    return sorted({*_ENCODER_TYPES, *(method.location.replace(":", ".") for method in METHODS.values())})

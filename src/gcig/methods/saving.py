@@ -135,15 +135,6 @@ def restore_state(model: "NetworkClassifier", state: Mapping[str, Any]) -> None:
     model.__dict__.update(restored.__dict__)
 
 
-def skops_types() -> list[str]:
-    """Return the types that skops must trust to load an estimator of gcig; loading them runs no stored code.
-
-    >>> "gcig.methods.fairx.estimator.FairXClassifier" in skops_types()
-    True
-    """
-    return sorted({method.location.replace(":", ".") for method in METHODS.values()})
-
-
 def describe_model(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a fitted estimator as a document in JSON's types, and tensors: all that `load` needs."""
     tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
