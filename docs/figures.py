@@ -23,9 +23,9 @@ from gcig.report.charts.drawing import (
     Marks,
     Scale,
     chart,
-    colour,
-    dash,
+    curve,
     element,
+    group,
     join,
     marker,
     scale_for,
@@ -57,7 +57,7 @@ def same_decision() -> Markup:
             )
             parts += [
                 text(column, 142, at, anchor="end"),
-                element("g", bar, class_=colour(index)),
+                group(index, bar),
                 text(f"{share:.0%}", 156 + 220 * share, at),
             ]
         y += 96
@@ -202,7 +202,7 @@ def shortcut() -> Markup:
     ]
     for index, strength in enumerate((0, _SHORTCUT_STRENGTH)):
         logits = along + strength * (along**2 - 1)
-        parts.append(_line(index, [(x(u), y(v)) for u, v in zip(along, logits, strict=True)]))
+        parts.append(curve(index, [(x(u), y(v)) for u, v in zip(along, logits, strict=True)]))
         parts += [marker(2, x(at), y(at), size=6) for at in (-1, 1)]
         parts.append(marker(3, x(0), y(-strength), size=6))
     names = ["means as references", "members as references"]
@@ -215,8 +215,8 @@ def shortcut() -> Markup:
         text("GCIG", 8, lower - 16, class_="label"),
         x_axis(x, lower, lower + 150, "M"),
         y_axis(y, 52, WIDTH - 14),
-        _line(0, [(x(u), y(v)) for u, v in zip(strengths, means, strict=True)]),
-        _line(1, [(x(u), y(means[0])) for u in strengths]),
+        curve(0, [(x(u), y(v)) for u, v in zip(strengths, means, strict=True)]),
+        curve(1, [(x(u), y(means[0])) for u in strengths]),
     ]
     description = (
         "The added term leaves the logits of the members unchanged and lowers the logit at the reference. "
@@ -234,14 +234,6 @@ def _shortcut_gcig(strength: float) -> float:
         values = np.stack([rows[:, 0] - mean, rows[:, 1] + strength], axis=1)
         shares.append(values / np.abs(values).sum(axis=1, keepdims=True))
     return float(np.linalg.norm(shares[0] - shares[1], axis=1).mean())
-
-
-def _line(index: int, points: Sequence[tuple[float, float]]) -> Markup:
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    drawn = element(
-        "path", d=path, fill="none", stroke="currentColor", stroke_width=2, stroke_dasharray=dash(index)
-    )
-    return element("g", drawn, class_=colour(index))
 
 
 def draw() -> dict[str, Markup]:

@@ -16,7 +16,6 @@ from gcig.report.charts.drawing import (
     WIDTH,
     Marks,
     Scale,
-    colour,
     element,
     fitted,
     marker,
@@ -235,7 +234,7 @@ def test_a_coordinate_that_is_not_finite_is_refused():
 
 
 def test_groups_differ_in_colour_and_shape():
-    looks = {(colour(i), marker(i, 0.0, 0.0).split(" ", 1)[1]) for i in range(COLOURS * SHAPES)}
+    looks = {marker(i, 0.0, 0.0) for i in range(COLOURS * SHAPES)}
     assert len(looks) == COLOURS * SHAPES
 
 

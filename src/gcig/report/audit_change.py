@@ -16,12 +16,13 @@ _VERDICTS = {
     "chance": Entry("within chance"),
     "unknown": Entry("cannot be judged"),
 }
-_NAMES = {
-    "gcig": "GCIG",
-    "gcig_members": "GCIG, members",
-    "eo_gap": "EO gap",
-    "selection_rate_ratio": "Four-fifths ratio",
-    "auc": "AUC",
+# Figure -> the part of an audit that has it, and its name.
+_FIGURES = {
+    "gcig": ("procedural", "GCIG"),
+    "gcig_members": ("procedural", "GCIG, members"),
+    "eo_gap": ("outcome", "EO gap"),
+    "selection_rate_ratio": ("outcome", "Four-fifths ratio"),
+    "auc": ("outcome", "AUC"),
 }
 _STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
 
@@ -71,15 +72,12 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
     """Return a page on several audits, the oldest first, and the changes from each to the next."""
     last, models = records[-1], [record.subject.model_name for record in records]
     names = list(dict.fromkeys(models))
-    figures = {
-        "gcig": [r.procedural.gcig for r in records],
-        "gcig_members": [r.procedural.gcig_members for r in records],
-        "eo_gap": [r.outcome.eo_gap for r in records],
-        "selection_rate_ratio": [r.outcome.selection_rate_ratio for r in records],
-        "auc": [r.outcome.auc for r in records],
+    figures: dict[str, list[Interval]] = {
+        field: [getattr(getattr(record, part), field) for record in records]
+        for field, (part, _) in _FIGURES.items()
     }
     drawn = [
-        _development(_NAMES[field], found, models, _breaks(field, changes))
+        _development(_FIGURES[field][1], found, models, _breaks(field, changes))
         for field, found in figures.items()
         if any(math.isfinite(interval.value) for interval in found)
     ]
@@ -160,6 +158,6 @@ def _summary(change: AuditChange) -> Entry:
     parts = [", ".join(found) or "within chance"]
     worse = any(each.verdict == "worse" for each in change.figures)
     compared = {each.figure for each in change.figures}
-    missing = [name for field, name in _NAMES.items() if field not in compared]
+    missing = [name for field, (_, name) in _FIGURES.items() if field not in compared]
     parts += [f"not compared: {' and '.join(missing)}"] if missing else []
     return Entry("; ".join(parts), mark="concern" if worse else None)

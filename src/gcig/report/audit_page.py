@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from gcig.records import AuditRecord, Interval
+from gcig.records import AuditRecord
 from gcig.records.audit import GroupAudit
-from gcig.records.formatting import counted, favourable_outcome, limits, number
+from gcig.records.formatting import counted, describe_suppression, favourable_outcome, limits, number
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.audit_change import change_section
@@ -19,15 +19,14 @@ from gcig.report.audit_reasons import (
 )
 from gcig.report.document import (
     Block,
-    Callout,
     FigureBlock,
     FigureRow,
     KeyFigures,
     Section,
     VerdictBlock,
+    caution,
     explanations,
     page,
-    suppression_note,
 )
 from gcig.report.explanation_page import rows_section
 from gcig.report.summaries import MEASURES, RATES, trade_off_figures
@@ -252,11 +251,11 @@ def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
     return Section(
         "Outcome: do the decisions treat the groups equally?",
         [
-            *_degenerate_note(record),
+            *caution(_degeneracy(record)),
             FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
             _groups_table(record),
             _measures_table(record, max_eo_gap),
-            *suppression_note(record.suppressed_cells, record.min_cell),
+            *caution(describe_suppression(record.suppressed_cells, record.min_cell)),
             *explanations(
                 "What is the EO gap?",
                 "What is the four-fifths ratio?",
@@ -269,15 +268,15 @@ def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
     )
 
 
-def _degenerate_note(record: AuditRecord) -> list[Block]:
-    """Return a note if the model has collapsed or decides everyone alike."""
+def _degeneracy(record: AuditRecord) -> str:
+    """Say whether the model has collapsed or decides everyone alike; empty if it does neither."""
     if record.outcome.collapsed:
         what = "The model has collapsed: it ranks rows hardly better than chance."
     elif record.outcome.decides_alike:
         what = "The model gives nearly everyone the same decision; another threshold may separate them."
     else:
-        return []
-    return [Callout("caution", f"{what} Equal rates then say nothing in its favour.")]
+        return ""
+    return f"{what} Equal rates then say nothing in its favour."
 
 
 def _rates_of(record: AuditRecord) -> dict[str, str]:
@@ -290,7 +289,7 @@ def _rates_of(record: AuditRecord) -> dict[str, str]:
 
 def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     rates = {
-        name: {group.group: _rate(group, field) for group in groups}
+        name: {group.group: getattr(group, field) for group in groups}
         for name, field in _rates_of(record).items()
     }
     return FigureBlock(
@@ -298,11 +297,6 @@ def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
         "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
         "decisions. Lines are 95 % intervals.",
     )
-
-
-def _rate(group: GroupAudit, field: str) -> Interval:
-    found: Interval = getattr(group, field)
-    return found
 
 
 def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
@@ -324,7 +318,7 @@ def _groups_table(record: AuditRecord) -> Table:
     rows: list[tuple[Value, ...]] = []
     for group in record.groups:
         suppressed = group.n_rows is None
-        entries = (Entry("") if suppressed else estimate(_rate(group, field)) for field in fields)
+        entries = (Entry("") if suppressed else estimate(getattr(group, field)) for field in fields)
         gcig = Entry("") if suppressed else group.gcig.value
         rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
     return Table(header, rows, "Each group, with 95 % intervals")

@@ -6,7 +6,7 @@ from gcig.records import AuditRecord
 from gcig.records.audit import MATERIAL, ColumnAudit
 from gcig.records.formatting import count, percent
 from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
+from gcig.report.document import Block, Callout, FigureBlock, Section, caution, explanations
 from gcig.report.summaries import MEASURES
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import models_trust
@@ -26,7 +26,7 @@ _STABILITY = (
 
 def differences_figure(record: AuditRecord) -> FigureBlock:
     """Return the chart of how much the reasons differ, for the columns with the largest shares."""
-    columns = _by_share(record)[:_CHART_COLUMNS]
+    columns = columns_by_share(record)[:_CHART_COLUMNS]
     groups = record.procedural.compared_groups
     remaining = len(record.procedural.columns) - len(columns)
     more = f" The table below has {count(remaining)} more." if remaining else ""
@@ -45,8 +45,8 @@ def differences_figure(record: AuditRecord) -> FigureBlock:
     )
 
 
-def _by_share(record: AuditRecord) -> list[ColumnAudit]:
-    """Return the columns by decreasing share."""
+def columns_by_share(record: AuditRecord) -> list[ColumnAudit]:
+    """Return the columns by decreasing share of the disparity, undefined shares last."""
     return sorted(
         record.procedural.columns, key=lambda c: -math.inf if math.isnan(c.share) else c.share, reverse=True
     )
@@ -219,7 +219,7 @@ def _parts(record: AuditRecord) -> list[Block]:
 
 def columns_section(record: AuditRecord) -> Section:
     """Return the contribution of each column to the disparity, and its direction."""
-    columns = _by_share(record)
+    columns = columns_by_share(record)
     heading = "Columns: where do the reasons differ?"
     if not columns:
         return Section(heading, [Callout("note", "There are no columns to rank.")])
@@ -252,7 +252,12 @@ def columns_section(record: AuditRecord) -> Section:
     return Section(
         heading,
         [
-            *_proxy_note(record),
+            *caution(
+                "These columns determine the group, so a model can use them in its place: "
+                f"{', '.join(record.proxy_columns)}."
+                if record.proxy_columns
+                else ""
+            ),
             FigureBlock(
                 bars,
                 "The contribution of each column to GCIG, with 95 % intervals; the largest shares first. "
@@ -262,17 +267,6 @@ def columns_section(record: AuditRecord) -> Section:
             *explanations("How are columns ranked?"),
         ],
     )
-
-
-def _proxy_note(record: AuditRecord) -> list[Block]:
-    if not record.proxy_columns:
-        return []
-    names = ", ".join(record.proxy_columns)
-    return [
-        Callout(
-            "caution", f"These columns determine the group, so a model can use them in its place: {names}."
-        )
-    ]
 
 
 def stability_section(record: AuditRecord) -> Section:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gcig.records import Evaluation, FoldResult
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
-from gcig.records.formatting import count, number
+from gcig.records.formatting import count, describe_suppression, number
 from gcig.report import charts, summaries
 from gcig.report.document import (
     Block,
@@ -16,9 +16,9 @@ from gcig.report.document import (
     FigureRow,
     Section,
     VerdictBlock,
+    caution,
     explanations,
     page,
-    suppression_note,
 )
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Table, Value, estimate, measures_table, number_entry, rows_entry
@@ -284,7 +284,7 @@ def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequen
             [model.trade_off for model in models], noise_floor=chosen.eo_noise_floor, order=order
         ),
         measures_table(rows, "On the held-out rows", values=[model.label for model in models]),
-        *suppression_note(chosen.suppressed_cells, chosen.min_cell),
+        *caution(describe_suppression(chosen.suppressed_cells, chosen.min_cell)),
         *explanations("What is GCIG?", "What is the EO gap?", "What is the four-fifths ratio?"),
     ]
 

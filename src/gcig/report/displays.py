@@ -13,6 +13,7 @@ from gcig._validation import check_groups
 from gcig.records import AuditRecord, Evaluation, FoldResult, Interval, Robustness, RobustnessFigure
 from gcig.records.explanation import RowExplanation
 from gcig.records.formatting import visible
+from gcig.report.audit_reasons import columns_by_share
 from gcig.report.charts import OTHER_NORM, Measure, TradeOff, front_line, is_reversed, reference_name
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates, summarise
 
@@ -79,8 +80,7 @@ class AttributionProfileDisplay(Display):
     @classmethod
     def from_record(cls, record: AuditRecord, *, n_columns: int = 12, ax: Any = None) -> Self:
         """Draw the columns of an audit with the largest shares."""
-        ranked = sorted(record.procedural.columns, key=lambda column: -np.nan_to_num(column.share))
-        columns = ranked[:n_columns]
+        columns = columns_by_share(record)[:n_columns]
         groups = list(dict.fromkeys(group for column in columns for group in column.profile))
         profiles = {group: [column.profile.get(group, np.nan) for column in columns] for group in groups}
         return cls([column.column for column in columns], profiles).plot(ax)
@@ -337,18 +337,24 @@ class RobustnessDisplay(Display):
     @classmethod
     def from_record(cls, record: AuditRecord, *, other: str = "other model", ax: Any = None) -> Self:
         """Draw an audit that was made with ``robustness=True``."""
-        figures = _figures(record.robustness)
-        headline = str(record.subject.definition.get("reference", "mean"))
-        return cls(figures, record.subject.model_name, other, headline).plot(ax)
+        subject = record.subject
+        return cls._of(record.robustness, subject.definition, subject.model_name, other).plot(ax)
 
     @classmethod
     def from_evaluation(
         cls, evaluation: Evaluation, *, model: str = "this model", other: str = "other model", ax: Any = None
     ) -> Self:
         """Draw an evaluation that was made with ``robustness=True``."""
-        figures = _figures(evaluation.robustness)
-        headline = str(evaluation.definition.get("reference", "mean"))
-        return cls(figures, model, other, headline).plot(ax)
+        return cls._of(evaluation.robustness, evaluation.definition, model, other).plot(ax)
+
+    @classmethod
+    def _of(cls, found: Robustness | None, definition: Mapping[str, Any], model: str, other: str) -> Self:
+        if found is None:
+            raise ValueError(
+                "The record has no figures under other references, which are measured only on request. Call "
+                "audit or evaluate with robustness=True."
+            )
+        return cls(found.figures, model, other, str(definition.get("reference", "mean")))
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on ``ax``, or on a new figure."""
@@ -377,15 +383,6 @@ class RobustnessDisplay(Display):
         return self._finish(
             ax, "GCIG", names, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False
         )
-
-
-def _figures(found: Robustness | None) -> Sequence[RobustnessFigure]:
-    if found is None:
-        raise ValueError(
-            "The record has no figures under other references, which are measured only on request. Call "
-            "audit or evaluate with robustness=True."
-        )
-    return found.figures
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from typing import Literal, NoReturn, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gcig.records.formatting import describe_suppression, visible
+from gcig.records.formatting import visible
 from gcig.report.tables import Table, entry_text, sort_value
 
 _STYLES = ("charts.css", "page.css")
@@ -34,12 +34,12 @@ class FigureBlock:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """Figures in two columns if the page is wide enough."""
+    """Figures in two columns, if the page is wide enough."""
 
     figures: Sequence[FigureBlock]
 
     def places(self) -> list[Sequence[FigureBlock]]:
-        """Return the figures of each place, row by row; of three figures, the last two share a place."""
+        """Return the figures of each place, row by row; the last two of three figures are stacked in one."""
         if len(self.figures) == 3:
             return [self.figures[:1], self.figures[1:]]
         return [[figure] for figure in self.figures]
@@ -136,20 +136,13 @@ def page(
         title=title,
         subtitle=subtitle,
         lead=lead,
-        sections=list(zip(_anchors(sections), sections, strict=True)),
-        contents=list(zip(_anchors(sections), _short_headings(sections), strict=True)),
+        sections=_anchored(sections),
         foot=foot or {},
         style=Markup(style),  # style and script are files of this package
         script=Markup(script),
-        policy=content_policy(style, script),
-    )
-
-
-def content_policy(style: str, script: str) -> str:
-    """Return a content security policy that allows this style and this script, and no external address."""
-    return (
-        f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        # The browser runs this style and this script, and loads nothing from another address.
+        policy=f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
     )
 
 
@@ -201,26 +194,21 @@ def _glossary() -> dict[str, list[str]]:
     return {question: paragraphs for question, *paragraphs in parts}
 
 
-def suppression_note(cells: Sequence[str], min_cell: int) -> list[Block]:
-    """Return a note that names the suppressed cells, if there are any."""
-    note = describe_suppression(tuple(cells), min_cell)
-    return [Callout("caution", note)] if note else []
+def caution(text: str) -> list[Block]:
+    """Return a highlighted caution; nothing if there is no text."""
+    return [Callout("caution", text)] if text else []
 
 
 def _unknown_block(name: str) -> NoReturn:
     raise TypeError(f"A page consists of the blocks in gcig.report.document, but received a {name}.")
 
 
-def _anchors(sections: Sequence[Section]) -> list[str]:
-    """Return an id for every section, made from its heading and unique on the page."""
-    words = [re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-") for section in sections]
-    return [f"s{i}-{word}" if word else f"s{i}" for i, word in enumerate(words, 1)]
-
-
-def _short_headings(sections: Sequence[Section]) -> list[str]:
-    """Return the part of each heading before its colon, or the whole heading if that is not unique."""
+def _anchored(sections: Sequence[Section]) -> list[tuple[str, str, Section]]:
+    """Return the id, the short heading (the part before a colon, if that is unique) and each section."""
     short = [section.heading.partition(":")[0] for section in sections]
-    return [
-        word if short.count(word) == 1 else section.heading
-        for word, section in zip(short, sections, strict=True)
-    ]
+    found = []
+    for i, section in enumerate(sections):
+        words = re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-")
+        name = short[i] if short.count(short[i]) == 1 else section.heading
+        found.append((f"s{i + 1}-{words}".rstrip("-"), name, section))
+    return found

@@ -190,21 +190,13 @@ def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbour
 
 def _person(row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> list[Block]:
     """Return the blocks of a row and of its neighbours; on pages of many rows, these have no waterfalls."""
-    return [
-        *_blocks(row, order),
-        *(Details(_summary(near), _blocks(near, order, draw=draw_neighbours)) for near in row.neighbours),
-    ]
-
-
-def _blocks(row: RowExplanation, order: Sequence[str], *, draw: bool = True) -> list[Block]:
-    drawn = [_waterfalls(row, order)] if draw else []
-    return [" ".join(row.describe()), *drawn, _reasons_table(row)]
-
-
-def _summary(near: RowExplanation) -> str:
-    """Return the summary of a neighbour: its role, distance and score."""
-    role = near.role[0].upper() + near.role[1:]
-    return f"{role}: {percent(near.distance, 1)} away, score {number(near.score)}"
+    blocks: list[Block] = [" ".join(row.describe()), _waterfalls(row, order), _reasons_table(row)]
+    for near in row.neighbours:
+        role = near.role[0].upper() + near.role[1:]
+        summary = f"{role}: {percent(near.distance, 1)} away, score {number(near.score)}"
+        drawn = [_waterfalls(near, order)] if draw_neighbours else []
+        blocks.append(Details(summary, [" ".join(near.describe()), *drawn, _reasons_table(near)]))
+    return blocks
 
 
 def _waterfalls(row: RowExplanation, order: Sequence[str]) -> FigureRow:

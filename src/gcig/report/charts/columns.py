@@ -61,7 +61,6 @@ def estimates(
 
     If the names are groups, ``order`` lists all groups of the page, and bars have their colours and marks.
     """
-    numbers = svg.finite(v for i in values for v in (i.value, i.low, i.high))
     marks = svg.Marks(names, order)
 
     def draw(i: int, scale: svg.Scale, y: float) -> Markup:
@@ -80,7 +79,7 @@ def estimates(
         return svg.join(*parts)
 
     texts = [f"{name} {number(found.value)}" for name, found in zip(names, values, strict=True)]
-    numbers = numbers if svg.finite(found.value for found in values) else []
+    numbers = svg.interval_values(*values) if svg.finite(found.value for found in values) else []
     return _rows(names, numbers, draw, title, label, texts, rules=svg.finite([reference]))
 
 
@@ -89,8 +88,8 @@ def difference_boxes(
 ) -> Markup:
     """Draw the distribution over rows of the difference between the groups, one box per column.
 
-    ``quantiles`` are those at 5, 25, 50, 75 and 95 %. Of two groups, ``sides`` names the one to the left of
-    zero and the one to the right; of more groups, the difference has no direction.
+    ``quantiles`` are those at 5, 25, 50, 75 and 95 %. With two groups, ``sides`` names the one to the left of
+    zero and the one to the right; with more groups, the difference has no direction.
 
     >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
     1
@@ -155,14 +154,13 @@ def _rows(
     for i, name in enumerate(names):
         y = top + _LINE * (i + 0.5)
         rows += [svg.label_line(name, y), draw(i, scale, y)]
-    dashed = {"class_": "axis", "stroke_dasharray": "5 3", "stroke_width": 1.5}
     return svg.chart(
         bottom + 40,
         above,
         svg.x_axis(scale, top, bottom, label),
         svg.vertical(scale(0.0), top, bottom, class_="axis"),
         *rows,
-        *(svg.vertical(scale(at), top, bottom, **dashed) for at in rules),
+        *(svg.rule(scale(at), top, bottom) for at in rules),
         title=title,
         description="; ".join(texts),
     )
@@ -201,9 +199,7 @@ def waterfall(
     parts = [svg.x_axis(scale, top, bottom, "score (logits)")]
     for each in thresholds:
         at = scale(each)
-        parts.append(
-            svg.vertical(at, top - 4, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5)
-        )
+        parts.append(svg.rule(at, top - 4, bottom))
         anchor = "start" if at < svg.WIDTH - 80 else "end"
         parts.append(svg.text("threshold", at, top - 12, anchor=anchor, class_="label"))
     parts.append(_end(scale, start, top + _LINE / 2, index, f"typical: {group}", hollow=True))
@@ -225,7 +221,7 @@ def _step(scale: svg.Scale, start: float, value: float, name: str, y: float, ind
     link = svg.vertical(scale(start), y - _LINE + 7, y - 7, class_="grid")
     amount = svg.text(signed(value), right + 5, y, class_="label")
     name_line = svg.label_line(name, y, _WATERFALL_LABELS)
-    return svg.join(link, name_line, svg.element("g", drawn, class_=svg.colour(index)), amount)
+    return svg.join(link, name_line, svg.group(index, drawn), amount)
 
 
 def _end(scale: svg.Scale, value: float, y: float, index: int, name: str, *, hollow: bool) -> Markup:

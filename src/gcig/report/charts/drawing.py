@@ -47,6 +47,11 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     return Markup(f"<{tag}{pairs}>{inner}</{tag}>" if inner else f"<{tag}{pairs}/>")
 
 
+def group(index: int, *parts: Markup) -> Markup:
+    """Give parts of a chart the colour of group ``index``."""
+    return element("g", *parts, class_=f"g{index % COLOURS}")
+
+
 def join(*parts: Markup) -> Markup:
     """Join elements in order."""
     return Markup("").join(parts)
@@ -67,6 +72,11 @@ def text(content: str, x: float, y: float, *, anchor: str = "start", class_: str
 def vertical(x: float, top: float, bottom: float, **style: object) -> Markup:
     """Draw a vertical line."""
     return element("line", x1=x, x2=x, y1=top, y2=bottom, **style)
+
+
+def rule(x: float, top: float, bottom: float) -> Markup:
+    """Draw a dashed vertical line that marks a value."""
+    return vertical(x, top, bottom, class_="axis", stroke_dasharray="5 3", stroke_width=1.5)
 
 
 def horizontal(y: float, left: float, right: float, **style: object) -> Markup:
@@ -224,6 +234,11 @@ def finite(values: Iterable[float | None]) -> list[float]:
     return [min(max(float(v), -_LARGEST), _LARGEST) for v in values if v is not None and math.isfinite(v)]
 
 
+def interval_values(*intervals: Interval) -> list[float]:
+    """Return the finite estimates and limits of intervals."""
+    return finite(value for each in intervals for value in (each.value, each.low, each.high))
+
+
 def scale_for(
     values: Iterable[float | None],
     start: float,
@@ -330,14 +345,11 @@ def y_axis(scale: Scale, left: float, right: float) -> Markup:
     return join(*parts)
 
 
-def colour(index: int) -> str:
-    """Return the CSS class for the colour of group ``index``."""
-    return f"g{index % COLOURS}"
-
-
-def dash(index: int) -> str | None:
-    """Return the dash pattern for the line of group ``index``."""
-    return _DASHES[index % SHAPES]
+def curve(index: int, *runs: Sequence[tuple[float, float]]) -> Markup:
+    """Draw the line of group ``index`` through each run of points."""
+    path = "".join("M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in run) for run in runs)
+    paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2.0}
+    return group(index, element("path", d=path, **paint, stroke_dasharray=_DASHES[index % SHAPES]))
 
 
 def marker(
@@ -369,7 +381,7 @@ def marker(
             for k in range(corners)
         )
         drawn = element("polygon", *content, points=points, **paint)
-    return element("g", drawn, class_=colour(index))
+    return group(index, drawn)
 
 
 @dataclass(frozen=True)
@@ -395,12 +407,12 @@ class Marks:
 
     def coloured(self, name: str, *parts: Markup) -> Markup:
         """Give parts of a chart the colour of a mark."""
-        return element("g", *parts, class_=colour(self.index(name)))
+        return group(self.index(name), *parts)
 
     def estimate(self, name: str, found: Interval, x: Scale, y: float, **style: Any) -> Markup:
         """Draw an estimate as a mark on its interval; nothing if it is undefined."""
         if not math.isfinite(found.value):
-            return join()
+            return NOTHING
         mark = self.draw(name, x(found.value), y, **style)
         if not math.isfinite(found.low + found.high):
             return mark

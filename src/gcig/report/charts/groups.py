@@ -24,10 +24,8 @@ def gauge(
     if not math.isfinite(value.value):
         return svg.empty_chart(title)
     limits = svg.finite([limit])
-    numbers = svg.finite(
-        [value.value, value.low, value.high, noise_floor.value, noise_floor.low, noise_floor.high, comparable]
-    )
-    x = svg.scale_for([*numbers, *limits], 14.0, svg.WIDTH - 14, include=[0.0], margin=0.1)
+    numbers = [*svg.interval_values(value, noise_floor), comparable, *limits]
+    x = svg.scale_for(numbers, 14.0, svg.WIDTH - 14, include=[0.0], margin=0.1)
     top, bottom = 18.0 if limits else 4.0, 132.0
     parts = [svg.x_axis(x, top, bottom)]
     for each in limits:
@@ -161,12 +159,7 @@ def roc_curves(
     top = marks.height + 8
     left, right = 40.0, svg.WIDTH - 30
     x, y = svg.Scale(0, 1, left, right), svg.Scale(0, 1, top + right - left, top)
-    paint = {"fill": "none", "stroke": "currentColor", "stroke_width": 2}
-    parts = []
-    for group, points in drawn.items():
-        path = "M" + "L".join(f"{x(a):.2f} {y(b):.2f}" for a, b in points)
-        line = svg.element("path", d=path, **paint, stroke_dasharray=svg.dash(marks.index(group)))
-        parts.append(marks.coloured(group, line))
+    parts = [svg.curve(marks.index(group), [(x(a), y(b)) for a, b in c]) for group, c in drawn.items()]
     for group, (fpr, tpr) in (operating or {}).items():
         if group in drawn and math.isfinite(fpr + tpr):
             tooltip = f"{group}: false positive rate {number(fpr)}, true positive rate {number(tpr)}"

@@ -161,7 +161,7 @@ def _full_name(point: TradeOff) -> str:
 def _floor(x: svg.Scale, floor: float | None, top: float, bottom: float) -> Markup:
     """Shade the values up to the noise floor."""
     if floor is None or not math.isfinite(floor) or floor < x.low:
-        return svg.join()
+        return svg.NOTHING
     width = x(min(floor, x.high)) - x(x.low)
     return svg.join(
         svg.element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
@@ -238,8 +238,8 @@ def _references(
 ) -> Markup:
     """Draw references on a common axis; ``turned`` flags those that reverse the order of the models."""
     paired, height = len(marks.names) > 1, (bottom - top) / len(figures)
-    values = svg.finite(v for f in figures for i in (f.gcig, f.other) for v in (i.value, i.low, i.high))
-    noise = svg.finite(f.noise for f in figures if not paired)
+    values = svg.interval_values(*(i for f in figures for i in (f.gcig, f.other)))
+    noise = [] if paired else [f.noise for f in figures]
     x = svg.scale_for([*values, *noise], svg.LABELS + 10, svg.WIDTH - 14, include=[0.0], margin=0.08)
     behind, rows = [], []
     for k, figure in enumerate(figures):
@@ -336,7 +336,7 @@ def lines(
         svg.x_axis(x, top, bottom, x_label, whole=whole_x),
         svg.y_axis(y, _LEFT, _RIGHT),
         *(_band(s, k, x, y) for k, s in enumerate(series)),
-        _fitted_line(fit, x, y) if not log_x else svg.join(),
+        _fitted_line(fit, x, y) if not log_x else svg.NOTHING,
         *(_curve(s, k, x, y) for k, s in enumerate(series)),
         title=title,
         description="; ".join(descriptions)
@@ -368,28 +368,21 @@ def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[in
 
 
 def _curve(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
-    path, marks = "", []
-    for run in _runs(series, x.log, series.y):
-        path += "M" + "L".join(f"{x(series.x[i]):.2f} {y(series.y[i]):.2f}" for i in run)
-        for i in run:
-            a, b = series.x[i], series.y[i]
-            hollow = bool(series.hollow) and bool(series.hollow[i])
-            tooltip = f"{series.name}: {number(a)}, {number(b)}"
-            marks.append(svg.marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
-    if not path or not series.joined:
+    runs, marks = _runs(series, x.log, series.y), []
+    for i in (i for run in runs for i in run):
+        a, b = series.x[i], series.y[i]
+        hollow = bool(series.hollow) and bool(series.hollow[i])
+        tooltip = f"{series.name}: {number(a)}, {number(b)}"
+        marks.append(svg.marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
+    if not runs or not series.joined:
         return svg.join(*marks)
-    paint = {
-        "fill": "none",
-        "stroke": "currentColor",
-        "stroke_width": 2.0,
-        "stroke_dasharray": svg.dash(index),
-    }
-    return svg.join(svg.element("g", svg.element("path", d=path, **paint), class_=svg.colour(index)), *marks)
+    points = [[(x(series.x[i]), y(series.y[i])) for i in run] for run in runs]
+    return svg.join(svg.curve(index, *points), *marks)
 
 
 def _band(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
     if not series.low or not series.high:
-        return svg.join()
+        return svg.NOTHING
     parts = []
     for run in _runs(series, x.log, series.low, series.high):
         kept = [(x(series.x[i]), y(series.low[i]), y(series.high[i])) for i in run]
@@ -400,21 +393,21 @@ def _band(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
         outline = [(a, b) for a, b, _ in kept] + [(a, c) for a, _, c in reversed(kept)]
         points = " ".join(f"{a:.2f},{b:.2f}" for a, b in outline)
         parts.append(svg.element("polygon", points=points, fill="currentColor", opacity=0.14))
-    return svg.element("g", *parts, class_=svg.colour(index)) if parts else svg.join()
+    return svg.group(index, *parts) if parts else svg.NOTHING
 
 
 def _fitted_line(fit: tuple[float, float] | None, x: svg.Scale, y: svg.Scale) -> Markup:
     """Draw the part of the line that is inside the panel."""
     if fit is None or not math.isfinite(fit[0] + fit[1]):
-        return svg.join()
+        return svg.NOTHING
     intercept, slope = fit
     low, high = x.low, x.high
     if slope:
         crossings = sorted(((y.low - intercept) / slope, (y.high - intercept) / slope))
         low, high = max(low, crossings[0]), min(high, crossings[1])
     elif not y.low <= intercept <= y.high:
-        return svg.join()
+        return svg.NOTHING
     if low >= high:
-        return svg.join()
+        return svg.NOTHING
     ends = {"x1": x(low), "y1": y(intercept + slope * low), "x2": x(high), "y2": y(intercept + slope * high)}
     return svg.element("line", **ends, class_="axis", stroke_width=1.6)
