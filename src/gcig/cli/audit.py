@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
-@opt.limit_options
+@opt.limit_options("Exit with 1 if {} is above this.")
 @opt.min_cell_option
 @opt.flag("--conservative", "Compare the upper end of the 95 % interval with the limits.")
 @opt.threshold_option

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gcig._version import __version__
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, command, echo, say
+from gcig.cli.frame import ExitCode, command, echo, echo_json, say
 
 if TYPE_CHECKING:
     from gcig.benchmark.comparison import ComparisonResult
@@ -69,7 +66,7 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     page = write_page(out, found)
     code = report_failures(found.results)
     if as_json:
-        click.echo(json.dumps(comparison_document(found, page), indent=2))
+        echo_json(comparison_document(found, page))
     else:
         echo(f"Mean and standard deviation over {_extent(found)}:")
         echo(comparison_table(found))

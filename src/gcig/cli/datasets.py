@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import command
+from gcig.cli.frame import command, echo_json
 
 
 @command("List the datasets, or show the card of one.", "gcig datasets adult")
@@ -20,11 +18,14 @@ def datasets(name: str | None, as_json: bool) -> None:
 
     if name is not None:
         card = load_dataset(name).card
-        click.echo(json.dumps(card.to_dict(), indent=2) if as_json else str(card))
+        if as_json:
+            echo_json(card.to_dict())
+        else:
+            click.echo(str(card))
         return
     specs = [dataset_spec(each) for each in list_datasets()]
     if as_json:
-        click.echo(json.dumps([spec.to_dict() for spec in specs], indent=2))
+        echo_json([spec.to_dict() for spec in specs])
         return
     head = ("name", "rows", "columns", "target", "protected attributes (default first)")
     rows = []

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
-
-import click
 
 from gcig._files import check_creatable
 from gcig.cli import options as opt
 from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
-from gcig.cli.frame import ExitCode, command, echo, say
+from gcig.cli.frame import ExitCode, command, echo, echo_json, say
 
 
 @command("Compare all methods on shipped data, in two minutes.", "gcig demo --out gcig-demo/")
@@ -69,7 +66,7 @@ def demo(
     page = write_page(out, found, title=f"Comparison of methods on {spec.title}")
     code = report_failures(found.results, "Run the command again to repeat them.")
     if as_json:
-        click.echo(json.dumps(comparison_document(found, page.resolve()), indent=2))
+        echo_json(comparison_document(found, page.resolve()))
         return code
     echo(comparison_table(found))
     echo(

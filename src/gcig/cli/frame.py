@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sys
 import traceback
 import warnings
@@ -50,6 +51,11 @@ def say(text: str = "") -> None:
 def echo(text: str = "") -> None:
     """Print a part of the result on standard output; names in it may come from an untrusted file."""
     click.echo(printable(text))
+
+
+def echo_json(document: object) -> None:
+    """Print the result as JSON."""
+    click.echo(json.dumps(document, indent=2))
 
 
 def check_writable(*paths: Path | None) -> None:
@@ -120,21 +126,22 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.ensure_object(dict)["debug"] = True
 
 
+DEBUG = click.Option(
+    ["--debug"],
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the traceback of an error.",
+)
+
+
 class Command(click.Command):
     """A command whose help ends with an example, and which takes ``--debug`` as the shell itself does."""
 
-    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
-        self.params.append(
-            click.Option(
-                ["--debug"],
-                is_flag=True,
-                expose_value=False,
-                callback=_set_debug,
-                help="Show the traceback of an error.",
-            )
-        )
+        self.params.append(DEBUG)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; an option with one value that is given twice is an error.
@@ -152,9 +159,8 @@ class Command(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example without wrapping its lines."""
         super().format_epilog(ctx, formatter)
-        if self.example:
-            with formatter.section("Example"):
-                formatter.write("".join(f"  {line}\n" for line in self.example.splitlines()))
+        with formatter.section("Example"):
+            formatter.write("".join(f"  {line}\n" for line in self.example.splitlines()))
 
 
 def command(short_help: str, example: str) -> Callable[[Callable[..., Any]], Command]:

@@ -219,29 +219,24 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
         texts = [entry.strip() for entry in entries]
         if len(texts) <= _MANY_CATEGORIES:
             continue
-        if typed and any(parse_numbers(texts, mark) is not None for mark in ".,"):
-            raise click.ClickException(
-                f"{path}: column '{name}' is stored as text, but all its values are numbers. "
-                f"--numeric {name} reads them as numbers; --categorical {name} keeps them as categories."
-            )
-        if parse_numbers(texts, ",") is not None:
-            raise click.ClickException(
-                f"{path}: column '{name}' holds numbers with decimal commas, but commas separate the entries "
-                f"of the file. --decimal , reads them; --categorical {name} keeps them as categories."
-            )
+        numeric, kept = f"--numeric {name} reads them as numbers", "them"
         signed = [sign for _, sign in map(strip_sign, texts) if sign]
-        if len(signed) > len(texts) / 2:
-            raise click.ClickException(
-                f"{path}: column '{name}' holds numbers with a currency or percent sign. --numeric {name} "
-                f"reads them as numbers; --categorical {name} keeps them as categories."
-            )
         others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
-        if len(others) < len(texts) / 2:
-            raise click.ClickException(
-                f"{path}: column '{name}' holds numbers, but {len(others)} of its {len(texts)} values are "
-                f"not numbers. --numeric {name} reads those as missing; --categorical {name} keeps all "
-                "values as categories."
-            )
+        if typed and any(parse_numbers(texts, mark) is not None for mark in ".,"):
+            problem = "is stored as text, but all its values are numbers"
+        elif parse_numbers(texts, ",") is not None:
+            problem = "holds numbers with decimal commas, but commas separate the entries of the file"
+            numeric = "--decimal , reads them"
+        elif len(signed) > len(texts) / 2:
+            problem = "holds numbers with a currency or percent sign"
+        elif len(others) < len(texts) / 2:
+            problem = f"holds numbers, but {len(others)} of its {len(texts)} values are not numbers"
+            numeric, kept = f"--numeric {name} reads those as missing", "all values"
+        else:
+            continue
+        raise click.ClickException(
+            f"{path}: column '{name}' {problem}. {numeric}; --categorical {name} keeps {kept} as categories."
+        )
 
 
 def _labels(

@@ -446,12 +446,11 @@ min_cell_option = option(
     type=COUNT,
     default=11,  # SMALLEST_CELL, whose module is not imported for the help
 )
-limit_options = _stack(
-    option("--max-gcig", "X", "Exit with 1 if GCIG is above this.", type=_LIMIT),
-    option("--max-eo-gap", "X", "Exit with 1 if the EO gap is above this.", type=_LIMIT),
-)
-_CHOICE = "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
-choice_options = _stack(
-    option("--max-gcig", "X", _CHOICE.format("GCIG"), type=_LIMIT),
-    option("--max-eo-gap", "X", _CHOICE.format("the EO gap"), type=_LIMIT),
-)
+
+
+def limit_options(text: str) -> Callable[[F], F]:
+    """Return the options for limits of GCIG and the EO gap, whose names are inserted into the text."""
+    return _stack(
+        option("--max-gcig", "X", text.format("GCIG"), type=_LIMIT),
+        option("--max-eo-gap", "X", text.format("the EO gap"), type=_LIMIT),
+    )

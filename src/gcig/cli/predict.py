@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import warnings
@@ -15,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import check_absent, check_columns, check_writable, command, say
+from gcig.cli.frame import check_absent, check_columns, check_writable, command, echo_json, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +102,7 @@ def predict(
     if out is not None and not quiet:
         say(f"{table.n_rows:,} rows written to {out}.")
     if as_json:
-        click.echo(json.dumps(_summary(estimator, model, file, out, decisions), indent=2))
+        echo_json(_summary(estimator, model, file, out, decisions))
 
 
 def _check_request(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import command, echo
+from gcig.cli.frame import command, echo, echo_json
 
 Drawn = tuple[Path, Mapping[str, Any]]  # a page, and the JSON of the command that it is about
 
@@ -43,7 +43,7 @@ def report(path: Path, out: Path | None, as_json: bool) -> None:
         page, result = _draw_run(path, out)
     if as_json:
         described = {"schema": 1, "kind": "report", "source": str(path), "page": str(page)}
-        click.echo(json.dumps({**described, "result": result}, indent=2))
+        echo_json({**described, "result": result})
     else:
         echo(f"Report:  {page}")
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import click
-
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, command, echo, say
+from gcig.cli.frame import ExitCode, command, echo, echo_json, say
 
 
 @command(
@@ -49,7 +46,7 @@ def reproduce(out: Path, quiet: bool, as_json: bool, **request: Any) -> ExitCode
     page = run(out, progress=not quiet, **request)
     document = reproduction_document(out, page)
     if as_json:
-        click.echo(json.dumps(document, indent=2))
+        echo_json(document)
     else:
         echo(f"Report:  {page}")
     if failed := sum(document["failed"].values()):

@@ -16,7 +16,7 @@ from gcig.cli.compare import compare
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.explain import explain
-from gcig.cli.frame import ExitCode, Shell, command, describe, say, warnings_in_one_line
+from gcig.cli.frame import DEBUG, ExitCode, Shell, command, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.reproduce import reproduce
@@ -46,19 +46,18 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 @click.group(cls=Shell, context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(__version__, prog_name="gcig")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
-def shell(ctx: click.Context, debug: bool) -> None:
+def shell(ctx: click.Context) -> None:
     """Train, measure and compare classifiers by the fairness of their reasons.
 
     Exit codes: 0 done or passed, 1 a limit is exceeded or the model collapsed, 2 bad input, 3 inconclusive,
     4 internal error.
     """
-    ctx.ensure_object(dict)["debug"] = debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
+shell.params.append(DEBUG)
 _COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, reproduce, report, completion
 for each in _COMMANDS:
     shell.add_command(each)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_absent, command, say
+from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 
 
 @command(
@@ -21,7 +20,9 @@ from gcig.cli.frame import ExitCode, check_absent, command, say
 @opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@opt.choice_options
+@opt.limit_options(
+    "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
+)
 @opt.training_options
 @opt.backend_options
 @opt.file_options
@@ -101,7 +102,7 @@ def tradeoff(
     best = family.record.best(**bounds) if limited else None
     if as_json:
         chosen = None if best is None else best.number
-        click.echo(json.dumps({"chosen": chosen, **family.record.to_dict()}, indent=2))
+        echo_json({"chosen": chosen, **family.record.to_dict()})
     else:
         remark("")
         _print(family.frame, out)

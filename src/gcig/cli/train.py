@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_absent, check_writable, command, say
+from gcig.cli.frame import ExitCode, check_absent, check_writable, command, echo_json, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +34,7 @@ _WEIGHT = opt.FloatRange(min=0)
 @opt.held_out_options
 @opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
 @opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
-@opt.limit_options
+@opt.limit_options("Exit with 1 if {} is above this.")
 @opt.min_cell_option
 @opt.favourable_option
 @opt.option(
@@ -137,7 +136,7 @@ def train(
     shown: dict[str, Any] = {"limits": limits, "reasons": reasons}
     document = write_report(out, table, len(rows[1]), trained, favourable=favourable, seed=seed, **shown)
     if as_json:
-        click.echo(json.dumps(document, indent=2))
+        echo_json(document)
     else:
         remark("")
         print_summary(out, table, trained, saved_test=save_test, **shown)
@@ -178,7 +177,7 @@ def hold_out_rows(
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the positions of training rows and held-out rows, stratified by label and group.
 
-    Of a sample of a large file, at most half is held out; the rest serves as references.
+    If the table is a sample of a large file, at most half of it is held out; the rest serves as references.
     """
     from gcig.data.splitting import hold_out
 
