@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 import gcig
+from gcig._arrays import Floats
 from gcig.adapters import Outputs
 from gcig.auditing.figures import audit_groups, audit_outcome
 from gcig.core.attribution import attributions
@@ -41,7 +42,7 @@ from gcig.methods.training_data import TrainingData
 from gcig.metrics.intervals import gap_limit, mean_limit, rate_gap
 from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.ranking import roc_auc
-from gcig.metrics.rates import Floats, f1
+from gcig.metrics.rates import f1
 from gcig.metrics.reasons import compare_attributions
 from gcig.models.mlp import MLP
 from gcig.records import Interval

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from gcig.adapters import Outputs, adapt
 from gcig.auditing.rows import RowDescriber, _as_text, find_neighbours, revealing_columns
+from gcig.auditing.sources import Batch
 from gcig.core.definition import Definition
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows, Sample
@@ -88,8 +89,6 @@ def test_entries_as_text(value: object, text: str) -> None:
 def test_columns_that_reveal_the_group() -> None:
     table = PEOPLE.assign(code=np.array(["x", "y", "z"])[GROUPS])
     assert revealing_columns(table, GROUPS) == {"code"}
-    assert revealing_columns(np.zeros((4, 2, 2)), GROUPS[:4]) == set()
-    assert revealing_columns(np.stack([GROUPS, ACCEPTED], axis=1).tolist(), GROUPS) == {"x0"}
 
 
 # --- described rows ------------------------------------------------------------------------------------
@@ -98,7 +97,7 @@ X = RNG.normal(size=(40, 3)) + np.outer(np.arange(40) % 2, [1.0, 0.0, 0.5])
 LABELS = (np.arange(40) // 2 + RNG.integers(0, 2, 40)) % 2
 MODEL = LogisticRegression().fit(X, LABELS)
 WEIGHTS = MODEL.coef_[0]
-ROWS = EncodedRows(X[:4], np.array([0, 1, 1, 0]), np.full(4, -1), np.array([7, 8, 9, 4]), None)
+ROWS = EncodedRows(X[:4], np.array([0, 1, 1, 0]), np.array([0, -1] * 2), np.array([7, 8, 9, 4]), None)
 OUTPUTS = Outputs(np.array([0.2, 0.5, 0.9, 0.1]), np.array([0.0, 0.5, 1.0, 0.49]))
 
 
@@ -111,14 +110,13 @@ def describer(**settings) -> RowDescriber:
     return RowDescriber(comparison, ("f", "m"), ("no", "yes"), **settings)
 
 
-def describe(by: RowDescriber, **settings):
-    given = {"names": list("abcd"), "table": None, "label_source": "given", "group_names": ["f", None] * 2}
-    return by.describe(ROWS, OUTPUTS, **{**given, **settings})
+def describe(by: RowDescriber, table=X[:4], **settings):
+    return by.describe(Batch(table, None, ROWS, list("abcd")), OUTPUTS, **settings)
 
 
 def test_rows_of_a_linear_model_are_described_by_its_products() -> None:
-    by = describer(threshold=0.8)
-    for i, row in enumerate(describe(by)):
+    by = describer(threshold=0.8, shows_groups=True)
+    for i, row in enumerate(describe(by, table=X.reshape(40, 3, 1)[:4])):
         references = by.comparison.baselines[ROWS.labels[i]]
         values = WEIGHTS * (ROWS.inputs[i] - references)
         logit = float(ROWS.inputs[i] @ WEIGHTS + MODEL.intercept_[0])
@@ -156,14 +154,20 @@ def test_entries_are_those_of_the_table_unless_they_are_hidden() -> None:
     assert all((each["x1"], each["x2"]) == ("not shown", "") for each in entries)
 
 
-def test_neighbours_have_a_role_and_no_position() -> None:
+def test_neighbours_have_a_role_and_a_group_and_no_position() -> None:
     found = describe(describer(), roles=["one", "two", "three", "four"])
-    assert [(row.position, row.role) for row in found] == [
-        (-1, "one"),
-        (-1, "two"),
-        (-1, "three"),
-        (-1, "four"),
+    assert [(row.position, row.role, row.group) for row in found] == [
+        (-1, "one", "f"),
+        (-1, "two", None),
+        (-1, "three", "f"),
+        (-1, "four", None),
     ]
+
+
+def test_rows_without_names_are_named_by_position_and_their_group_is_hidden() -> None:
+    found = describer().describe(Batch(X[:4], None, ROWS), OUTPUTS)
+    assert [row.row for row in found] == ["7", "8", "9", "4"]
+    assert all(row.group is None for row in found)
 
 
 def test_known_attributions_are_used_and_ties_ordered_by_size() -> None:

@@ -436,6 +436,26 @@ class TestOptions:
             audit_loans(table, reference=(X, table["approved"], table["sex"].str.replace("0", "9")))
 
 
+def test_a_generator_gives_one_seed_for_two_models() -> None:
+    rng = np.random.default_rng(3)
+    sex = rng.choice(["f", "m"], 300)
+    X = rng.normal(size=(300, 3)) + np.outer(sex == "m", [1, 0, 0])
+    y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
+    model = LogisticRegression().fit(X, y)
+    options = {
+        "sensitive_features": sex,
+        "robustness": True,
+        "other": model,
+        "n_bootstrap": 20,
+        "n_shuffles": 9,
+    }
+    found = audit(model, X, y, random_state=np.random.default_rng(5), **options).record
+    seed = int(np.random.default_rng(5).integers(2**63))
+    assert found.robustness is not None
+    assert found.robustness == audit(model, X, y, random_state=seed, **options).record.robustness
+    assert all(figure.gcig == figure.other for figure in found.robustness.figures)
+
+
 def test_own_baselines_are_those_of_training() -> None:
     table = make_numeric_loans(1500)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]

@@ -119,7 +119,8 @@ def test_tuning_resumes(tmp_path, searched):
     store = RunStore.open(tmp_path, tables=[TABLE], configuration={})
     first = search([TABLE], [searched], store)
     stamps = [store.stamp(trial) for trial, _ in store.entries()]
-    assert search([TABLE], [searched], store) == first
+    # Compared as text: since Python 3.13, dataclasses with the same NaN differ; a failed candidate has NaN.
+    assert repr(search([TABLE], [searched], store)) == repr(first)
     assert [store.stamp(trial) for trial, _ in store.entries()] == stamps
 
 

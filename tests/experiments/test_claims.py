@@ -8,7 +8,7 @@ from gcig.experiments import design
 from gcig.experiments.claims import Evidence, count_verdicts, judge_claims
 from gcig.experiments.claims import table as table_of
 from gcig.experiments.measurements import GROUPS, STEPS, rule_name
-from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
+from gcig.experiments.paper import FAIRX, PUBLISHED, VERSIONS, paper, printed
 from gcig.experiments.run_folder import Request, Results
 from gcig.experiments.statements import CLAIMS
 from gcig.methods.registry import METHODS
@@ -55,7 +55,7 @@ def sensitivity_frame(collapsed=False) -> pd.DataFrame:
     return frame_of(
         [
             fold_row(s.dataset, s.method, fold, variant=s.variant, collapsed=collapsed)
-            for s in design.SENSITIVITY.settings(["compas-paper"], design.VERSIONS)
+            for s in design.SENSITIVITY.settings(["compas-paper"], VERSIONS)
             for fold in range(FOLDS)
         ]
     )

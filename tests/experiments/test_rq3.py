@@ -3,9 +3,9 @@ import json
 import pytest
 
 from gcig.experiments import design, measurements, variants
-from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY, VERSIONS
+from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY
 from gcig.experiments.figures import trade_off_figures
-from gcig.experiments.paper import FAIRX, PUBLISHED
+from gcig.experiments.paper import FAIRX, PUBLISHED, VERSIONS
 from gcig.experiments.settings import Setting, setting_trials
 from gcig.experiments.variants import VARIANTS
 from gcig.methods.registry import METHODS

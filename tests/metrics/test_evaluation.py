@@ -365,15 +365,6 @@ def test_input_warnings_are_issued_once(sample):
     assert len(said) == 1
 
 
-def test_everything_is_drawn_from_one_seed() -> None:
-    assert evaluation._fixed_seed(7) == 7
-    expected = int(np.random.default_rng(5).integers(2**63))
-    assert evaluation._fixed_seed(np.random.default_rng(5)) == expected
-    unseeded = [evaluation._fixed_seed(None) for _ in range(20)]
-    assert len(set(unseeded)) == 20
-    assert max(unseeded) > 2**58  # out of 2**63
-
-
 def test_only_intervals_depend_on_the_number_of_bootstrap_draws() -> None:
     rng = np.random.default_rng(0)
     X, sex = rng.normal(size=(400, 20)), rng.choice(["f", "m"], 400)  # ranks of 20 similar columns are noisy

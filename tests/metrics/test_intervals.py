@@ -19,10 +19,10 @@ from gcig.metrics.intervals import (
     holm,
     interval,
     mean_limit,
-    percentile_interval,
     rate_gap,
     rate_limits,
 )
+from gcig.records import Interval
 
 
 @pytest.mark.parametrize("n", [300, 20_000])
@@ -65,8 +65,8 @@ def test_interval_without_draws_is_undefined() -> None:
 
 
 def test_interval_leaves_out_nan_draws() -> None:
-    assert percentile_interval(np.array([np.nan, 1.0, 1.0])) == (1.0, 1.0)
-    assert np.isnan(percentile_interval(np.array([np.nan]))).all()
+    assert interval(1.0, np.array([np.nan, 1.0, 1.0])) == Interval(1.0, 1.0, 1.0)
+    assert interval(1.0, np.array([np.nan])) == Interval(1.0)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

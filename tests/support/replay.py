@@ -111,6 +111,8 @@ def emulated_device(step_class) -> Iterator[None]:
         patch.setattr("gcig.core.modules.torch.cuda.is_current_stream_capturing", lambda: _STATE["recording"])
         adam = sys.modules["torch.optim.adam"]  # the package has a function of this name
         patch.setattr(adam, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
+        # A CUDA build of torch would look for a stream, and fails on a machine without a driver.
+        patch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: None)
         patch.setattr(cuda_graph, "RecordedStep", step_class)
         patch.setattr(cuda_graph, "_stream", lambda _: _Stream())
         patch.setattr(torch.cuda, "current_stream", _Stream)

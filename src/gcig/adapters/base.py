@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
+from gcig._arrays import Floats, Rows
 from gcig._tables import listed
 from gcig._validation import InputError, check_features
-from gcig.adapters.explainers import Explainer, GradientExplainer, Rows, to_tensor
+from gcig.adapters.explainers import Explainer, GradientExplainer, to_tensor
 from gcig.core.modules import evaluating
 from gcig.records.formatting import counted
 
-Floats = NDArray[np.float64]
 _CHUNK_ROWS = 65_536  # rows per forward pass
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32
 
@@ -29,6 +29,11 @@ class Outputs:
 
     scores: Rows  # (m,) probabilities of label 1, or scores if the model gives no probabilities
     decisions: Floats  # (m,) 0 or 1, or the probability of 1 if decisions are drawn at random
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """The decisions as 0 and 1, (m,); the likelier one if they are drawn at random."""
+        return (self.decisions >= 0.5).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

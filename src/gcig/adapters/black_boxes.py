@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from gcig._arrays import Floats, Rows
 from gcig._tables import rename_as
 from gcig._validation import check_features, match_columns
 from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, Rows, ShapleyExplainer, clipped_logits
+from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
 from gcig.adapters.remote import RemoteModel, Workload
 
-Floats = NDArray[np.float64]
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
 _REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
@@ -41,7 +41,7 @@ class BlackBoxModel(AdaptedModel):
         tables: Sequence[Any],
         score: ScoreTable,
         *,
-        categorical: Sequence[str] = (),
+        categorical: Sequence[int] = (),
         **fields: Any,
     ) -> "BlackBoxModel":
         """Learn the columns from the tables that the model is applied to."""
@@ -129,7 +129,7 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
             tables,
             _probabilities_of(predict, "booster"),
             kind="gradient boosted trees",
-            categorical=_column_names(tables, booster_categories(model)),
+            categorical=booster_categories(model),
         )
     if isinstance(model, OnnxClassifier):
         if tables[0] is not None:
@@ -155,7 +155,6 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
 
 
 def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
-    """Wrap a classifier with scikit-learn's interface."""
     name = type(model).__name__
     classes = getattr(model, "classes_", None)
     if classes is None and isinstance(model, BaseEstimator):
@@ -183,15 +182,8 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
         classes=None if classes is None else np.asarray(classes),
         probabilistic=probabilistic,
         threshold=0.5 if probabilistic else np.nan,
-        categorical=_column_names(tables, categorical_columns(model)),
+        categorical=categorical_columns(model),
     )
-
-
-def _column_names(tables: Sequence[Any], positions: Sequence[int]) -> list[str]:
-    if not positions or tables[0] is None:
-        return []
-    columns = check_features(tables[0]).columns
-    return [str(columns[position]) for position in positions]
 
 
 def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:

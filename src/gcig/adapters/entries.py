@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api import types as pt
 
+from gcig._arrays import Floats
 from gcig._tables import is_date_column
 from gcig._validation import InputError, check_features, match_columns
 
-Floats = NDArray[np.float64]
 _MAX_LEVELS = 1000  # a column with more categories is an identifier or free text
 
 
@@ -118,13 +117,14 @@ class TableEncoding:
     as_array: bool  # whether the model takes arrays rather than tables with column names
 
     @classmethod
-    def learn(cls, tables: Sequence[Any], categorical: Sequence[str] = ()) -> "TableEncoding":
-        """Learn types and levels from all tables; numbers in ``categorical`` columns are categories."""
+    def learn(cls, tables: Sequence[Any], categorical: Sequence[int] = ()) -> "TableEncoding":
+        """Learn types and levels from all tables; numbers at ``categorical`` positions are categories."""
         first = check_features(tables[0])
         names = tuple(map(str, first.columns))
         frames = [first, *(match_columns(check_features(table), names) for table in tables[1:])]
         columns = tuple(
-            _learn_column([frame[name] for frame in frames], name in set(categorical)) for name in names
+            _learn_column([frame[name] for frame in frames], position in categorical)
+            for position, name in enumerate(names)
         )
         named = hasattr(tables[0], "columns") or isinstance(tables[0], Mapping)
         return cls(names, columns, as_array=not named)

@@ -13,17 +13,16 @@ import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 
+from gcig._arrays import Floats, Rows
 from gcig._validation import InputError, check_features
 from gcig.adapters.base import (
     DifferentiableModel,
-    Floats,
     Outputs,
     call_with_groups,
     class_codes,
     default_names,
     numeric_rows,
 )
-from gcig.adapters.explainers import Rows
 from gcig.adapters.modules import Scored
 from gcig.adapters.origin import Origin, origin_of_steps
 

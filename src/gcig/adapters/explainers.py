@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters.entries import TableEncoding
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.definition import Definition
@@ -26,9 +27,6 @@ from gcig.core.quadrature import Integration, training_integration
 from gcig.core.shapley import ALWAYS_EXACT, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
 
-Rows = NDArray[np.floating[Any]]
-Floats = NDArray[np.float64]
-Codes = NDArray[np.integer]
 Centre = Callable[[Tensor], Tensor]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
 
@@ -94,7 +92,6 @@ SHAPLEY_BUDGET = Budget(
 
 
 def _steps(chosen: Definition | Integration) -> dict[str, Any]:
-    """Return how paths are integrated, as arguments."""
     return {"rule": chosen.rule, "n_steps": chosen.n_steps}
 
 
@@ -351,7 +348,6 @@ class ShapleyExplainer(Explainer):
         return None if exact else replace(definition, n_steps=2 * pairs)
 
     def _enumerates(self, pairs: int, *, random: bool) -> bool:
-        """Return whether all coalitions are enumerated."""
         return is_exact(len(self.encoding.names), pairs, random=random, always=self.budget.exact_points)
 
     def _pairs(self, definition: Definition) -> int:

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arrays import Rows
 from gcig._validation import InputError, check_features
 from gcig.adapters.base import DifferentiableModel, default_names, numeric_rows
-from gcig.adapters.explainers import Rows, first_parameter, to_tensor
+from gcig.adapters.explainers import first_parameter, to_tensor
 from gcig.adapters.origin import column_origin, probe_origin
 from gcig.core.columns import spread_origin
 from gcig.core.modules import Score, evaluating

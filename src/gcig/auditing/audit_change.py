@@ -47,7 +47,7 @@ def _members(found: GcigAudit) -> Interval:
     choice of the reference rows; this uncertainty is taken from that of GCIG.
     """
     own = found.gcig_members
-    extra = _error(found.gcig) ** 2 - _error(found.gcig_fixed_references) ** 2
+    extra = found.gcig.standard_error**2 - found.gcig_fixed_references.standard_error**2
     reach = Z * math.sqrt(max(0.0, extra)) if not math.isnan(extra) else math.nan
     reach = math.hypot(reach, (own.high - own.low) / 2)
     return Interval(own.value, own.value - reach, own.value + reach)
@@ -86,18 +86,14 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     )
 
 
-def _error(interval: Interval) -> float:
-    return (interval.high - interval.low) / (2 * Z)
-
-
 def _difference(first: Interval, second: Interval) -> Interval:
-    value, reach = second.value - first.value, Z * math.hypot(_error(first), _error(second))
+    value, reach = second.value - first.value, Z * math.hypot(first.standard_error, second.standard_error)
     return Interval(value, value - reach, value + reach)
 
 
 def _p_value(first: Interval, second: Interval) -> float:
     """Return the two-sided p-value of a difference; NaN if one of the two has no interval."""
-    error = math.hypot(_error(first), _error(second))
+    error = math.hypot(first.standard_error, second.standard_error)
     if math.isnan(error + first.value + second.value):
         return math.nan
     if error == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike
 
 from gcig._files import write_if_named
 from gcig._tables import level_name, listed
-from gcig._validation import InputError, check_features, check_groups
+from gcig._validation import InputError, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
 from gcig.adapters.base import last_step
 from gcig.auditing.audits import columns_of, open_for_model
 from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, add_neighbours, protected_columns
-from gcig.auditing.sources import TableSource, check_identifiers
+from gcig.auditing.sources import Batch, TableSource, check_identifiers
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
@@ -129,7 +129,7 @@ def explain(
     inputs = adapted.encode(rows, sensitive_features)
     outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=threshold)
     if y is None:
-        codes, source = (outputs.decisions >= 0.5).astype(np.int64), "predicted"
+        codes, source = outputs.codes, "predicted"
     else:
         codes, source = check_sample_labels(y, len(inputs), np.asarray(known.classes)).codes, "given"
     groups = None
@@ -140,7 +140,6 @@ def explain(
     comparison = Comparison.prepare(
         adapted, known.baselines, definition or Definition(), sample, _PROBE_ROWS, compared=known.compared
     )
-    table = check_features(rows) if getattr(rows, "ndim", 2) == 2 else None
     named_classes = known.classes if classes is None else classes
     negative, positive = map(str, named_classes)
     good = check_favourable(favourable, named_classes, model)
@@ -152,22 +151,18 @@ def explain(
         favourable=good,
         threshold=adapted.threshold if threshold is None else threshold,
         hidden=frozenset() if include_protected else protected_columns(model, known.source, named_attributes),
+        shows_groups=include_protected,
     )
     index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))
-    described = describer.describe(
-        own,
-        outputs,
-        names=check_identifiers(identifiers, len(codes)) or [str(each) for each in index],
-        table=table,
-        label_source=source,
-        group_names=[groups.names[g] for g in groups.codes]
-        if groups and include_protected
-        else [None] * len(codes),
-    )
+    names = check_identifiers(identifiers, len(codes)) or [str(each) for each in index]
+    with_groups = replace(own, groups=groups.codes) if groups else own
+    batch = Batch(rows, sensitive_features, with_groups, names)
+    described = describer.describe(batch, outputs, label_source=source)
+    table = batch.frame
     if neighbours and known.source is not None and table is not None:
-        batch = known.source.batch
-        few = np.sort(np.random.default_rng(random_state).permutation(len(batch))[:NEIGHBOUR_ROWS])
-        people = batch.take(few)
+        others = known.source.batch
+        few = np.sort(np.random.default_rng(random_state).permutation(len(others))[:NEIGHBOUR_ROWS])
+        people = others.take(few)
         described = add_neighbours(
             described, table, people, describer, threshold=threshold, min_cell=min_cell
         )
@@ -413,7 +408,6 @@ def _id_column(names: Sequence[str], given: str | None, inputs: Sequence[str]) -
 def _positions(
     frame: pd.DataFrame, ids: Sequence[str], rows: Sequence[int], column: str | None, path: Path
 ) -> list[int]:
-    """Return the positions of the chosen rows."""
     chosen = list(rows)
     if any(not 0 <= place < len(frame) for place in rows):
         raise InputError(f"{path} has rows 0 to {len(frame) - 1}. Choose positions among them.")

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import Advance
 from gcig.auditing.subject import Options
 from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import (
-    Codes,
     Confusion,
-    Floats,
     Mask,
     base_rates,
     favourable_rates,
@@ -41,7 +40,7 @@ from gcig.metrics.reasons import (
     compare_attributions,
     label_means,
 )
-from gcig.metrics.sample import EncodedRows, Rows
+from gcig.metrics.sample import EncodedRows
 from gcig.records.audit import (
     MATERIAL,
     ColumnAudit,
@@ -300,7 +299,7 @@ def audit_outcome(
         auc=auc,
         eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
         collapsed=has_collapsed(auc.value),
-        decides_alike=decides_alike(float(confusion.pooled[:, 1].sum() / confusion.pooled.sum())),
+        decides_alike=decides_alike(float(selection_rates(confusion.pooled))),
     )
 
 

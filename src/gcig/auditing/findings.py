@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gcig._progress import progress
-from gcig._validation import Groups, InputError, check_features, find_proxy_columns
+from gcig._validation import Groups, InputError, find_proxy_columns
 from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import DifferentiableModel
 from gcig.auditing.audit_change import compare_audits
@@ -22,19 +22,18 @@ from gcig.auditing.figures import (
     mean_disparities,
 )
 from gcig.auditing.first_pass import FirstPass, first_pass
-from gcig.auditing.rows import NEIGHBOUR_ROWS, RowList, describe_rows
+from gcig.auditing.rows import RowList, audit_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.auditing.subject import Audited, Options, describe_subject
 from gcig.auditing.verdict import write_verdict
 from gcig.metrics.intervals import Draws
 from gcig.metrics.outcome import OutcomeSums
-from gcig.metrics.rates import Codes
 from gcig.metrics.reasons import ReasonSums
 from gcig.metrics.robustness import conclude, measure_panel
-from gcig.metrics.sample import RandomStreams
+from gcig.metrics.sample import RandomStreams, fixed_seed
 from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
-from gcig.records.audit import AuditRecord, GcigAudit, RowAudit, Verdict
+from gcig.records.audit import AuditRecord, GcigAudit, Verdict
 from gcig.records.base import UNDEFINED
 from gcig.records.formatting import count
 from gcig.training.runtime import one_thread
@@ -54,6 +53,7 @@ def run_audit(
             "gcig_members alongside. Leave reference at 'mean', or call gcig.evaluate.",
             argument="definition",
         )
+    options = replace(options, random_state=fixed_seed(options.random_state))
     size = audited.source.n_rows, len(audited.source.group_names)
     wanted: dict[str, Any] = {"robustness": options.robustness, "max_rows": options.max_rows_explained}
     adapted, parts = within_budget(audited.adapted, *size, audit=True, **wanted)
@@ -120,7 +120,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             sampled_rows=None if first.explains_all else sums.n_explained,
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
-            rows=_rows(rows, first, source, options, n_rows),
+            rows=audit_rows(rows, source, first.sample, n_rows),
             stability=check_stability(
                 sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
             ),
@@ -151,23 +151,8 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
 def _find_proxies(source: Source) -> tuple[str, ...]:
     """Return the columns that determine the group in the first batch; none if the rows are not a table."""
     first = next(source.batches())
-    if getattr(first.table, "ndim", 2) != 2:
-        return ()
     groups = Groups(first.rows.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
-    return find_proxy_columns(check_features(first.table), groups)
-
-
-def _rows(
-    rows: RowList, first: FirstPass, source: Source, options: Options, sizes: Codes
-) -> tuple[RowAudit, ...]:
-    """Return the rows with the largest disparity, with descriptions if these were requested."""
-    listed = rows.listed()
-    if not options.include_rows:
-        return tuple(RowAudit(row.position, row.disparity) for row in listed)
-    # A limit on the rows sent to the model leaves none for neighbours.
-    describes_others = rows.comparison.adapted.explainer.budget.describes_others
-    people = first.sample.positions[:NEIGHBOUR_ROWS].tolist() if describes_others else ()
-    return describe_rows(listed, source, rows.comparison, options, cell_sizes=sizes, people=people)
+    return () if first.frame is None else find_proxy_columns(first.frame, groups)
 
 
 def _measure_robustness(

@@ -10,18 +10,19 @@ for short tables. In long tables a group receives whole blocks with about as man
 deviation of their mean from the label's mean is scaled to the variance that the group's size implies.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from gcig._arrays import Codes, Floats
 from gcig.adapters import AdaptedModel
 from gcig.auditing.sources import iterate
 from gcig.auditing.subject import Audited, Options
 from gcig.core.definition import Definition
 from gcig.core.references import CellSums
 from gcig.metrics.members import MemberPool
-from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.rates import quotient
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
     EncodedRows,
@@ -219,8 +220,7 @@ def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> Fi
     if set(compared) <= set(shuffled):
         if own is not None:
             baselines["means of the audited rows"] = means
-        baselines["medians"] = _median_baselines(_recode(typical.rows, compared), means)
-    explained = sampled.n_seen if limit is None else min(limit, sampled.n_seen)
+        baselines["medians"] = _median_baselines(typical.rows, compared, means)
     return FirstPass(
         sums=sums,
         compared=compared,
@@ -228,28 +228,21 @@ def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> Fi
         baselines=baselines,
         pool=pool,
         sample=sampled.rows,
-        probe=sampled.rows[: min(budget.probe_rows, explained)],
+        probe=sampled.rows[:limit][: budget.probe_rows],
         n_rows=sampled.n_seen,
         limit=limit,
     )
 
 
-def _recode(rows: EncodedRows, compared: tuple[int, ...]) -> EncodedRows:
-    """Number the compared groups from 0; other groups get -1."""
-    lookup = np.full(max([*compared, int(rows.groups.max())]) + 1, -1)
-    lookup[list(compared)] = np.arange(len(compared))
-    return replace(rows, groups=lookup[rows.groups])
-
-
-def _median_baselines(rows: EncodedRows, means: Floats) -> Floats:
-    """Return the medians of each cell; indicator columns keep their frequencies.
+def _median_baselines(rows: EncodedRows, compared: tuple[int, ...], means: Floats) -> Floats:
+    """Return the medians of the cells of compared groups; indicator columns keep their frequencies.
 
     The median of a one-hot block could be a row without any category.
     """
     medians = means.copy()
     numeric = np.array([len(np.unique(column[:1000])) > 2 for column in rows.inputs.T])
     for label, group in np.ndindex(*means.shape[:2]):
-        own = rows.inputs[(rows.labels == label) & (rows.groups == group)]
+        own = rows.inputs[(rows.labels == label) & (rows.groups == compared[group])]
         if len(own):
             medians[label, group, numeric] = np.median(own[:, numeric], axis=0)
     return medians

@@ -12,9 +12,9 @@ from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, upgrade_audit
-from gcig.records.base import Interval, flatten, make_frame
+from gcig.records.base import flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
-from gcig.records.trust import TRUST_NUMBERS, describe_trust
+from gcig.records.trust import describe_trust
 from gcig.report import tables
 from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
 
@@ -361,10 +361,7 @@ def model_card(record: AuditRecord) -> str:
 
 def trust_lines(record: AuditRecord) -> list[tuple[str, str, str]]:
     """Return name, value and explanation of the numbers that say whether GCIG can be relied on."""
-    found = record.procedural
-    values = {item.field: getattr(found, item.field) for item in TRUST_NUMBERS}
-    plain = {name: each.value if isinstance(each, Interval) else each for name, each in values.items()}
-    return describe_trust(plain, found.undefined)
+    return describe_trust(record.procedural.trust_values, record.procedural.undefined)
 
 
 def _robustness(record: AuditRecord) -> list[str]:

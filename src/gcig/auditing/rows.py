@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from pandas.api import types as pt
 
+from gcig._arrays import Codes, Floats
 from gcig._tables import level_name
 from gcig._validation import check_features
 from gcig.adapters import Outputs
@@ -18,7 +19,6 @@ from gcig.auditing.sources import Batch, Source, take_rows
 from gcig.auditing.subject import Options
 from gcig.core.columns import protected_attributes
 from gcig.data.entries import are_dates, count_days
-from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.metrics.trust import threshold_logit
@@ -48,6 +48,7 @@ class RowDescriber:
     favourable: int = 1  # the label that is favourable for a person
     threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
     hidden: frozenset[str] = frozenset()  # columns whose entries and attributions are not shown
+    shows_groups: bool = False  # whether the group of a row is shown; that of a neighbour always is
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -56,23 +57,20 @@ class RowDescriber:
 
     def describe(
         self,
-        rows: EncodedRows,
+        batch: Batch,
         outputs: Outputs,
         *,
-        names: Sequence[str],
-        table: pd.DataFrame | None,
-        label_source: str,
-        group_names: Sequence[str | None],
+        label_source: str = "given",
         roles: Sequence[str] = (),
         values: Floats | None = None,
     ) -> tuple[RowExplanation, ...]:
         """Explain rows and describe each.
 
-        ``names`` identify the rows. ``table`` holds them as the user knows them; None if they are no table.
-        ``group_names`` are None for rows whose group is not shown, ``roles`` describe neighbours in words,
-        and ``values`` are attributions (groups, n, columns), if they are known.
+        ``roles`` describe neighbours in words, and ``values`` are attributions (groups, n, columns), if they
+        are known.
         """
-        n, columns, groups = len(rows), self.comparison.columns, self.groups
+        rows, columns = batch.rows, self.comparison.columns
+        names = batch.identifiers or [str(place) for place in rows.positions.tolist()]
         values = self._explain(rows) if values is None else values
         used = self.comparison.definition
         found = compare_attributions(torch.from_numpy(values), used, self.comparison.scale[used.columns])
@@ -81,8 +79,8 @@ class RowDescriber:
             shares = found.contributions.numpy() / disparity[:, None]
         logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
         cut = threshold_logit(self.comparison, self.threshold)
-        decisions = (outputs.decisions >= 0.5).astype(np.int64)
-        entries = _entries(table, columns, n, self.hidden)
+        decisions = outputs.codes
+        entries = _entries(batch.frame, columns, len(rows), self.hidden)
         # Of a protected column, the entry follows from its attribution, which is 0 relative to the own group.
         # The waterfall starts after the parts of such columns, because the sum would give them away.
         protected = np.array([column in self.hidden for column in columns], dtype=bool)
@@ -100,13 +98,13 @@ class RowDescriber:
                 margin=float(logits[i]) - cut,
                 label=self.classes[int(rows.labels[i])],
                 label_source=label_source,
-                group=group_names[i],
-                references={g: float(starts[k, i]) for k, g in enumerate(groups)},
+                group=self.names[group] if group >= 0 and (roles or self.shows_groups) else None,
+                references={name: float(starts[k, i]) for k, name in enumerate(self.groups)},
                 disparity=float(disparity[i]),
                 columns=self._reasons(values[:, i], shares[i], entries[i]),
                 role=roles[i] if roles else "",
             )
-            for i in range(n)
+            for i, group in enumerate(rows.groups.tolist())
         )
 
     def _explain(self, rows: EncodedRows) -> Floats:
@@ -210,11 +208,8 @@ def _are_dates(column: "pd.Series[Any]") -> bool:
     return pt.is_datetime64_any_dtype(column.dtype) or are_dates(map(str, column.dropna().unique()))
 
 
-def revealing_columns(table: Any, groups: Codes) -> set[str]:
+def revealing_columns(frame: pd.DataFrame, groups: Codes) -> set[str]:
     """Return the columns of a table that are the protected attribute, or one of several, or reveal it."""
-    if getattr(table, "ndim", 2) != 2:
-        return set()
-    frame = check_features(table)
     codes = np.stack([pd.factorize(frame[name])[0] for name in frame], axis=1).astype(np.float64)
     found = protected_attributes(
         torch.from_numpy(codes), torch.from_numpy(groups.astype(np.int64)), torch.arange(codes.shape[1])
@@ -229,8 +224,9 @@ def protected_columns(model: Any, source: Source | None, named: Iterable[str] = 
     """
     found = {*named, *getattr(last_step(model), "protected_columns_", ())}
     if source is not None:
-        first = next(source.batches())
-        found |= {*source.attributes, *revealing_columns(first.table, first.rows.groups)}
+        first, found = next(source.batches()), found | set(source.attributes)
+        if first.frame is not None:
+            found |= revealing_columns(first.frame, first.rows.groups)
     return frozenset(found)
 
 
@@ -340,7 +336,6 @@ def _spread(positions: Codes) -> Any:
 
 
 def _smallest(indices: Codes, keys: Any, n: int) -> Codes:
-    """Return the indices with the n smallest keys."""
     return indices[np.argpartition(keys, n)[:n]] if len(indices) > n else indices
 
 
@@ -358,54 +353,43 @@ def _sorted(rows: list[ListedRow]) -> list[ListedRow]:
     return sorted(rows, key=lambda row: (-row.disparity, row.position))
 
 
-def describe_rows(
-    listed: list[ListedRow],
-    source: Source,
-    comparison: Comparison,
-    options: Options,
-    *,
-    cell_sizes: Codes,
-    people: Sequence[int],
-) -> tuple[RowAudit, ...]:
-    """Describe rows by decreasing disparity, as many as fit; rows of suppressed cells are left out.
+def audit_rows(rows: RowList, source: Source, sample: EncodedRows, cell_sizes: Codes) -> tuple[RowAudit, ...]:
+    """Return the listed rows by decreasing disparity, with descriptions if these were requested.
 
-    ``cell_sizes`` (groups, 2) counts the audited rows. The most affected rows get neighbours, which are
-    searched among the rows at the positions ``people``.
+    As many are described as fit; rows of suppressed cells are then left out. ``cell_sizes`` (groups, 2)
+    counts the audited rows. The most affected rows get neighbours, which are searched in a ``sample``.
     """
+    listed, comparison, options = rows.listed(), rows.comparison, rows.options
+    if not options.include_rows:
+        return tuple(RowAudit(row.position, row.disparity) for row in listed)
     large = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
     limit = _max_described(comparison)
     shown, others = large[:limit], large[limit:]
     if not shown:
         return ()
     by_position = {row.position: row for row in shown}
-    adapted, places, shows_group = comparison.adapted, sorted(by_position), options.include_protected
+    adapted, places = comparison.adapted, sorted(by_position)
     describer = RowDescriber(
         comparison,
         names=source.group_names,
         classes=(str(source.classes[0]), str(source.classes[1])),
         favourable=options.favourable,
         threshold=options.cut(adapted),
-        hidden=frozenset() if shows_group else protected_columns(adapted.model, source),
+        hidden=frozenset() if options.include_protected else protected_columns(adapted.model, source),
+        shows_groups=options.include_protected,
     )
-    rows, part = [by_position[place] for place in places], take_rows(source, places)
-    table = check_features(part.table) if getattr(part.table, "ndim", 2) == 2 else None
-    described = describer.describe(
-        part.rows,
-        part.predict(adapted, options.threshold),
-        names=part.identifiers or [str(place) for place in places],
-        table=table,
-        label_source="given",
-        group_names=[source.group_names[row.group] if shows_group else None for row in rows],
-        values=np.stack([row.values for row in rows], axis=1),
-    )
-    found = dict(zip(places, described, strict=True))
-    if table is not None and len(people):
+    part = take_rows(source, places)
+    known = np.stack([by_position[place].values for place in places], axis=1)
+    described = describer.describe(part, part.predict(adapted, options.threshold), values=known)
+    found, table = dict(zip(places, described, strict=True)), part.frame
+    # A limit on the rows sent to the model leaves none for neighbours.
+    if table is not None and adapted.explainer.budget.describes_others:
         room = max(1, limit // (2 * len(describer.groups)))  # two neighbours per group
         most = [row.position for row in shown[:room]]
         near = add_neighbours(
             tuple(found[place] for place in most),
             table.iloc[np.searchsorted(places, most)],
-            take_rows(source, people),
+            take_rows(source, sample.positions[:NEIGHBOUR_ROWS].tolist()),
             describer,
             threshold=options.threshold,
             min_cell=options.min_cell,
@@ -432,7 +416,7 @@ def add_neighbours(
     """
     comparison, groups, others = describer.comparison, people.rows.groups, check_features(people.table)
     outputs = people.predict(comparison.adapted, threshold)
-    accepted = ((outputs.decisions >= 0.5) == describer.favourable).astype(np.int64)
+    accepted = (outputs.codes == describer.favourable).astype(np.int64)
     large = {
         (group, decision)
         for group in comparison.compared
@@ -448,18 +432,13 @@ def add_neighbours(
     places = np.unique([place for of_row in nearest for place, _ in of_row]).astype(np.int64)
     if not len(places):
         return described
-    names = [describer.names[group] for group in groups[places].tolist()]
     words = ("unfavourable", "favourable")
     near = describer.describe(
-        people.rows[places],
+        Batch(others.iloc[places], None, people.rows[places], [""] * len(places)),
         Outputs(outputs.scores[places], outputs.decisions[places]),
-        names=[""] * len(places),
-        table=others.iloc[places],
-        label_source="given",
-        group_names=names,
         roles=[
-            f"nearest {words[decision]} decision in group {name!r}"
-            for name, decision in zip(names, accepted[places].tolist(), strict=True)
+            f"nearest {words[decision]} decision in group {describer.names[group]!r}"
+            for group, decision in zip(groups[places].tolist(), accepted[places].tolist(), strict=True)
         ],
     )
     by_place = dict(zip(places.tolist(), near, strict=True))

@@ -14,14 +14,21 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 
+from gcig._arrays import Codes
 from gcig._progress import progress
 from gcig._tables import level_name
-from gcig._validation import InputError, check_filled, check_groups, check_labels, check_sample_weight
+from gcig._validation import (
+    InputError,
+    check_features,
+    check_filled,
+    check_groups,
+    check_labels,
+    check_sample_weight,
+)
 from gcig.adapters import AdaptedModel, Outputs
 from gcig.data.entries import column_kind, merge_kinds, unify_types
 from gcig.data.reading import TableFile
 from gcig.data.roles import Roles, target_codes
-from gcig.metrics.rates import Codes
 from gcig.metrics.sample import EncodedRows, Reference, check_sample_labels
 
 _MAX_LEVELS = 1001  # one more than any model may have, which is enough to notice too many
@@ -38,6 +45,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def frame(self) -> pd.DataFrame | None:
+        """The rows as a table; None if they are no table, such as images."""
+        return check_features(self.table) if getattr(self.table, "ndim", 2) == 2 else None
 
     def take(self, places: Codes) -> Batch:
         """Return some of the rows as a batch."""

@@ -7,7 +7,7 @@ from gcig.records import Robustness
 from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.base import Interval
 from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
-from gcig.records.trust import FEW_COLUMNS, LARGE_OFFSET, LOW_FAITHFULNESS
+from gcig.records.trust import TRUST_NUMBERS
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
 MATERIAL_GAP = 0.1  # a gap of error rates beyond chance that counts as material
@@ -259,7 +259,6 @@ def _data_cautions(record: AuditRecord) -> list[str]:
 
 
 def _explanation_cautions(record: AuditRecord) -> list[str]:
-    """Return the cautions about GCIG."""
     lines, found = [], record.procedural
     if found.sampled_rows is not None:
         lines.append(f"Reasons were computed for a random sample of {counted(found.sampled_rows, 'row')}.")
@@ -272,22 +271,8 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
         )
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {listed(left)}.")
-    if found.reference_offset >= LARGE_OFFSET:
-        lines.append(
-            f"The score at the references is {number(found.reference_offset, 2)} standard deviations away "
-            "from that of the people they represent: the references are not typical, which alone can make "
-            "GCIG low."
-        )
-    if found.faithfulness < LOW_FAITHFULNESS:
-        lines.append(
-            f"The rank correlation of the reasons with what the score depends on is only "
-            f"{number(found.faithfulness, 2)} (at most 1): they do not describe the model well."
-        )
-    if found.effective_columns < FEW_COLUMNS:
-        lines.append(
-            f"The model effectively uses {number(found.effective_columns, 1)} columns. GCIG is small for any "
-            "model of one column, so a small value says little here."
-        )
+    alarms = (item.describe_alarm(found.trust_values[item.field]) for item in TRUST_NUMBERS)
+    lines += filter(None, alarms)
     if found.undefined_rows:
         lines.append(f"{found.undefined_rows} rows have no reasons to compare and are left out of GCIG.")
     if found.clipped > _MANY_CLIPPED:

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
-from gcig.benchmark.trials import TUNING_ROWS, Table, Trial
+from gcig.benchmark.trials import TRIAL_FIELDS, TUNING_ROWS, Table, Trial
 from gcig.core.definition import Definition
 from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
@@ -24,14 +24,6 @@ from gcig.records import FoldResult
 from gcig.training.together import run_together, running_seconds, team_size
 
 Rows = NDArray[np.int64]
-_TRIAL_FIELDS = (
-    "dataset",
-    "method",
-    "variant",
-    "fold",
-    "seed",
-    "repeat",
-)  # what trials and their results share
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
 
@@ -101,7 +93,7 @@ def fit_seed(trial: Trial) -> int:
 def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> FoldResult:
     """Return the result of a trial that failed with the given error."""
     return FoldResult(
-        **{name: getattr(trial, name) for name in _TRIAL_FIELDS},
+        **{name: getattr(trial, name) for name in TRIAL_FIELDS},
         parameters=dict(trial.parameters),
         evaluation=None,
         fit_seconds=float("nan"),

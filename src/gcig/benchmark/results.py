@@ -10,7 +10,7 @@ import pandas as pd
 
 from gcig._tables import guard_formula
 from gcig._validation import Groups
-from gcig.benchmark.trials import canonical_json
+from gcig.benchmark.trials import TRIAL_FIELDS, canonical_json
 from gcig.methods.registry import METHODS
 from gcig.metrics.outcome import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
@@ -120,9 +120,7 @@ def _row(result: FoldResult) -> dict[str, Any]:
     measured = {} if result.evaluation is None else result.evaluation.scalars()
     return {
         **{name: measured.get(name) for name in (*MEASURES, *_EXTRA, "collapsed")},
-        **{
-            name: getattr(result, name) for name in ("dataset", "method", "variant", "fold", "seed", "repeat")
-        },
+        **{name: getattr(result, name) for name in TRIAL_FIELDS},
         "fit_seconds": result.fit_seconds,
         "parameters": canonical_json(dict(result.parameters)),
         "error": result.error,

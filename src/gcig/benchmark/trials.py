@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROLES = ("test", "tune")
+TRIAL_FIELDS = ("dataset", "method", "variant", "fold", "seed", "repeat")  # shared with results
 TUNING_ROWS = 10_000  # a candidate is trained on at most this many rows
 COMMON: Mapping[str, Any] = {"threshold": "f1"}  # one rule for the threshold of all methods that have one
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from gcig._arguments import check_argument, is_count
 from gcig._tables import find_alike, is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
 from gcig._warnings import warn_caller
@@ -341,11 +343,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def check_parameters(self) -> None:
         """Raise an `InputError` for a parameter that is not accepted."""
-        for name, value, least in (("n_bins", self.n_bins, 0), ("max_levels", self.max_levels, 2)):
-            if value is None and name == "max_levels":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"must be an integer of at least {least}, not {value!r}.", argument=name)
+        check_argument("n_bins", self.n_bins, "an integer of at least 0", is_count)
+        if self.max_levels is not None:
+            at_least_two = partial(is_count, least=2)
+            check_argument("max_levels", self.max_levels, "an integer of at least 2", at_least_two)
 
     def _set_columns(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> None:
         names = [column.names(name) for name, column in columns.items()]

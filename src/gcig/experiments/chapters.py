@@ -13,7 +13,7 @@ from gcig.benchmark.tuning import RULE
 from gcig.experiments import claims, comparison, correlation, design, measurements
 from gcig.experiments.claims import Evidence, percent, shown
 from gcig.experiments.figures import Figure, trade_off_figures
-from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper
+from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper, versions
 from gcig.experiments.run_folder import EXPERIMENTS, Results
 from gcig.experiments.settings import Setting, finished, make_table, spread, texts
 from gcig.experiments.statements import CLAIMS, READINGS
@@ -90,9 +90,8 @@ def chapters(results: Results) -> list[Chapter]:
 
 def _claims(results: Results) -> Chapter:
     judged = claims.judge_claims(results, CLAIMS)
-    versions = [method for method in (PUBLISHED, FAIRX) if method in results.request.methods]
     text = []
-    for version in versions if judged else ():
+    for version in versions(results.request.methods) if judged else ():
         counts = claims.count_verdicts(judged, version)
         words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
         text.append(f"{method_label(version)}, {len(judged)} claims: {words}.")

@@ -20,7 +20,7 @@ import pandas as pd
 
 from gcig.benchmark.results import method_label
 from gcig.experiments import correlation, design
-from gcig.experiments.paper import FAIRX, PUBLISHED
+from gcig.experiments.paper import FAIRX, PUBLISHED, versions
 from gcig.experiments.run_folder import Results
 from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, finished, fold_test, make_table
 from gcig.records import Interval, formatting
@@ -214,15 +214,15 @@ class Judged:
 def judge_claims(found: Results, claims: Iterable[Claim]) -> list[Judged]:
     """Judge the claims that the requested datasets, methods and experiments can test."""
     evidence = Evidence(found)
-    versions = [method for method in (PUBLISHED, FAIRX) if method in found.request.methods]
+    run = versions(found.request.methods)
     measured = [name for name, rows in found.measured.items() if rows]
     judged = []
     for claim in claims:
         asked = set(claim.datasets) <= set(found.request.datasets)
         asked &= set(claim.methods) <= set(found.request.methods)
         asked &= claim.experiment in (*found.request.experiments, *measured)
-        if asked and versions:
-            relevant = versions if claim.about_fairx else versions[:1]
+        if asked and run:
+            relevant = run if claim.about_fairx else run[:1]
             findings = {each: _judge(claim, evidence, each) for each in relevant}
             if found.request.expected() < MIN_FOLDS and claim.experiment not in measured:
                 findings = {each: replace(own, holds=None, reason=FEW) for each, own in findings.items()}
@@ -239,11 +239,11 @@ def _judge(claim: Claim, evidence: Evidence, version: str) -> Finding:
 
 def table(judged: Sequence[Judged], n_claims: int) -> Table:
     """Return the claims with the paper's number, our results and verdicts."""
-    versions = list(dict.fromkeys(version for each in judged for version in each.findings))
+    judged_for = list(dict.fromkeys(version for each in judged for version in each.findings))
     rows: list[tuple[Value, ...]] = []
     for each in judged:
         entries: list[Value] = []
-        for version in versions:
+        for version in judged_for:
             finding = each.findings.get(version)
             if finding is None:
                 entries += ["", ""]
@@ -251,7 +251,7 @@ def table(judged: Sequence[Judged], n_claims: int) -> Table:
                 mark: Mark | None = "concern" if finding.holds is False else None
                 entries += [finding.ours, Entry(finding.verdict, mark=mark)]
         rows.append((each.claim.place, each.claim.statement, each.claim.printed, *entries, _reasons(each)))
-    results = [text for each in versions for text in (method_label(each), f"{method_label(each)}: verdict")]
+    results = [text for each in judged_for for text in (method_label(each), f"{method_label(each)}: verdict")]
     left = n_claims - len(judged)
     words = f"{left} claims need datasets, methods or experiments that are not in this run." if left else ""
     header = ("place", "the paper states", "paper", *results, "reason")

@@ -260,8 +260,8 @@ def paired_differences(
 def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) -> Table:
     """Count wins, losses and championships on the paper's datasets with each version of FairX."""
     in_paper = [name for name in paper.PAPER_DATASETS if name in datasets]
-    versions = [method for method in (PUBLISHED, FAIRX) if method in methods]
-    others = [method for method in methods if method not in versions]
+    ours = paper.versions(methods)
+    others = [method for method in methods if method not in ours]
     rows: list[tuple[Value, ...]] = []
     for metric in _COUNTED:
         lower = metric not in HIGHER_IS_BETTER
@@ -274,7 +274,7 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
                 against=FAIRX,
                 lower_is_better=lower,
             )
-            for version in versions
+            for version in ours
         ]
         counts += [
             paper.printed_tally(metric),
@@ -284,7 +284,7 @@ def _wins(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str]) 
             (LABELS[metric], method_label(m), *(_triple(each, m) for each in counts))
             for m in (*others, FAIRX)
         ]
-    header = ("metric", "method", *(f"with {method_label(m)}" for m in versions), "paper", "paper, recounted")
+    header = ("metric", "method", *(f"with {method_label(m)}" for m in ours), "paper", "paper, recounted")
     return make_table("wins", header, rows, datasets=", ".join(in_paper))
 
 

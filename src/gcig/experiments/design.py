@@ -13,13 +13,12 @@ import pandas as pd
 
 from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
-from gcig.experiments.paper import FAIRX, PUBLISHED, paper, printed
+from gcig.experiments.paper import PUBLISHED, paper, printed, versions
 from gcig.experiments.settings import LABELS, Experiment, Line, Setting, finished, line_rows, make_table
 from gcig.records import formatting
 from gcig.report.charts import Series
 from gcig.report.tables import Entry, Table, Value
 
-VERSIONS = (PUBLISHED, FAIRX)
 SWEPT = ("lambda_ig", "lambda_fair")  # the weights
 
 # Ablation: key -> the paper's name, and the weights that are kept
@@ -44,7 +43,7 @@ def _ablation_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[Lin
     return [
         (ablated(name, method, key), (label,))
         for name in datasets
-        for method in _versions(methods)
+        for method in versions(methods)
         for key, (label, _) in CONFIGURATIONS.items()
     ]
 
@@ -56,13 +55,13 @@ def _ablation_table(
     metrics = (*_PRINTED, *_NOT_PRINTED)
     rows: list[tuple[Value, ...]] = []
     for name in datasets:
-        if name == "compas-paper" and _versions(methods):
+        if name == "compas-paper" and versions(methods):
             for key, theirs in paper()["ablation"]["values"].items():
                 change = Entry("") if theirs["change"] is None else _percent(theirs["change"])
                 absent = [Entry("-")] * len(_NOT_PRINTED)
                 label = CONFIGURATIONS[key][0]
                 rows.append((name, "the paper", label, *(theirs[m] for m in _PRINTED), *absent, change))
-        for method in _versions(methods):
+        for method in versions(methods):
             lines = _ablation_lines([name], [method])
             plain, *others = (setting.mean(frame, "gcig_raw") for setting, _ in lines)
             changes = [Entry(""), *(_percent(100 * (other / plain - 1)) for other in others)]
@@ -85,10 +84,6 @@ def _plain_note(frame: pd.DataFrame, datasets: Sequence[str]) -> str:
         f"{formatting.number(theirs[0])} in the paper's main table and {formatting.number(in_ablation)} in "
         "its ablation. The two printed values contradict each other; changes in percent cannot be compared."
     )
-
-
-def _versions(methods: Sequence[str]) -> list[str]:
-    return [version for version in VERSIONS if version in methods]
 
 
 def _percent(value: float) -> Entry:
@@ -118,7 +113,7 @@ def _sensitivity_lines(datasets: Sequence[str], methods: Sequence[str]) -> list[
     return [
         (weighted(name, method, swept, weight), (swept, Entry(f"{weight:g}", weight)))
         for name in datasets
-        for method in _versions(methods)
+        for method in versions(methods)
         for swept in SWEPT
         for weight in WEIGHTS
     ]
@@ -144,7 +139,7 @@ def sensitivity_figures(
                 f"{LABELS[metric]}, {swept}",
                 swept,
                 LABELS[metric],
-                [_curve(frame, name, swept, version, metric) for version in _versions(methods)],
+                [_curve(frame, name, swept, version, metric) for version in versions(methods)],
                 log_x=True,
             )
             for swept in SWEPT

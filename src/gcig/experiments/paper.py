@@ -4,7 +4,7 @@ The paper measures GCIG on encoded columns as they are; its values are therefore
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,6 +15,12 @@ import pandas as pd
 PAPER_DATASETS = ("german", "compas-paper", "adult", "bank")
 FAIRX, PLAIN = "fairx", "unconstrained"
 PUBLISHED = "fairx-paper"  # the published algorithm; the paper prints its numbers as FairX
+VERSIONS = (PUBLISHED, FAIRX)
+
+
+def versions(methods: Iterable[str]) -> list[str]:
+    """Return the versions of FairX among some methods, the published one first."""
+    return [version for version in VERSIONS if version in methods]
 
 
 @cache

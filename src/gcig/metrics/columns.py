@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import AdaptedModel
 from gcig.core.columns import find_blocks
 from gcig.core.disparity import sum_blocks
-from gcig.metrics.rates import Codes, Floats
-from gcig.metrics.sample import EncodedRows, Rows
+from gcig.metrics.sample import EncodedRows
 
 
 @dataclass(frozen=True, eq=False)

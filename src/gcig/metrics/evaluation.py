@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from gcig._arrays import Floats
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.metrics.intervals import Draws, percentile_interval
+from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
-from gcig.metrics.rates import Aggregate, Floats
+from gcig.metrics.rates import Aggregate
 from gcig.metrics.reasons import Comparison, ReasonSums, label_means
 from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
 from gcig.metrics.sample import (
@@ -28,6 +29,7 @@ from gcig.metrics.sample import (
     Sample,
     check_arguments,
     check_favourable,
+    fixed_seed,
     reference_table,
 )
 from gcig.metrics.trust import TrustFigures, measure_trust, sum_members
@@ -179,7 +181,7 @@ def evaluate(
     definition = definition or Definition()
     if len(sample.compared) < 2:
         return replace(evaluation, definition=adapted.explainer.describe(definition))
-    seed = _fixed_seed(random_state)
+    seed = fixed_seed(random_state)
     streams = RandomStreams.spawn(seed)
     sums, drawn = _sum_sample(sample, definition, streams)
     pool = _member_pool(sample, streams)
@@ -200,13 +202,6 @@ def check_robustness(other: Any, *, robustness: bool) -> None:
             "was given, but only robustness=True compares two models. Pass robustness=True, or leave it out.",
             argument="other",
         )
-
-
-def _fixed_seed(random_state: int | np.random.Generator | None) -> int:
-    """Return one seed for everything that is drawn, so that two models are measured on the same rows."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(np.random.default_rng(random_state).integers(2**63))
 
 
 def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
@@ -251,19 +246,17 @@ def _sum_sample(
 def _with_gcig(
     evaluation: Evaluation, sums: ReasonSums, sample: Sample, draws: Draws, trust: TrustFigures
 ) -> Evaluation:
-    """Fill in the fields of GCIG."""
     comparison = sums.comparison
     definition = comparison.definition
     of_label = label_means(sums.total.sum(axis=0))
-    low, high = percentile_interval(sums.combine(draws.resample(sums.total)))
-    if definition.reference == "members":
-        low, high = trust.gcig_members.low, trust.gcig_members.high
-    names = sample.groups.names
+    limits, names = trust.gcig_members, sample.groups.names
+    if definition.reference != "members":
+        limits = interval(sums.gcig, sums.combine(draws.resample(sums.total)))
     return replace(
         evaluation,
         gcig=sums.gcig,
-        gcig_low=low,
-        gcig_high=high,
+        gcig_low=limits.low,
+        gcig_high=limits.high,
         gcig_members=trust.gcig_members.value,
         gcig_members_low=trust.gcig_members.low,
         gcig_members_high=trust.gcig_members.high,

@@ -23,24 +23,27 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import betaincinv, stdtrit
 
-from gcig.metrics.rates import Floats, gap, quotient
+from gcig._arrays import Floats
+from gcig.metrics.rates import gap, quotient
 from gcig.records.base import Interval
 
 _MAX_BLOCKS = 1000
 
 
-def percentile_interval(draws: Floats) -> tuple[float, float]:
-    """Return the 95 % percentile interval of bootstrap draws; NaN draws are left out."""
+def interval(value: float, draws: Floats) -> Interval:
+    """Return an estimate with the 95 % percentile interval of its bootstrap draws; NaN draws are left out.
+
+    The interval contains the estimate: draws of a gap near 0 are mostly larger than it, and those of a ratio
+    near 1 mostly smaller.
+
+    >>> interval(0.99, np.array([0.8, 0.9, 0.95]))
+    Interval(value=0.99, low=0.805, high=0.99)
+    """
     kept = draws[~np.isnan(draws)]
     if kept.size == 0:
-        return math.nan, math.nan
+        return Interval(float(value))
     low, high = np.quantile(kept, [(1 - 0.95) / 2, (1 + 0.95) / 2])
-    return float(low), float(high)
-
-
-def interval(value: float, draws: Floats) -> Interval:
-    """Return an estimate with the 95 % percentile interval of its draws."""
-    return Interval(float(value), *percentile_interval(draws))
+    return Interval(float(value), float(np.fmin(low, value)), float(np.fmax(high, value)))
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import Advance, Reasons
 from gcig.core.disparity import defined_rows, independent_squares, normalise, signed_root
 from gcig.core.numerics import vector_norm
-from gcig.metrics.rates import Codes, Floats
 from gcig.metrics.reasons import Comparison, RowReasons
-from gcig.metrics.sample import EncodedRows, Reservoir, Rows
+from gcig.metrics.sample import EncodedRows, Reservoir
 
 _POOL_ROWS = 2048  # per cell
 _POOL_BYTES = 2**26  # per cell, for rows with very many columns

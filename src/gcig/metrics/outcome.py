@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gcig._arrays import Codes, Floats, Rows
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig.adapters import Outputs
 from gcig.metrics.ranking import Ranking, ScoreCounts
 from gcig.metrics.rates import (
     Aggregate,
-    Codes,
     Confusion,
-    Floats,
-    Scores,
     base_rates,
     noise_floor,
     precisions,
@@ -194,16 +192,15 @@ def rates_by_group(
     confusion: Confusion, names: Sequence[str], sums: "OutcomeSums | None" = None
 ) -> tuple[GroupRates, ...]:
     """Return the record of every group, in the order of ``names``; scores are described by their ``sums``."""
-    unknown, base = np.full(len(names), np.nan), base_rates(confusion.counts)
-    score = unknown if sums is None else sums.mean_scores
+    unknown = np.full(len(names), np.nan)
     rates = {
-        "base_rate": base,
+        "base_rate": base_rates(confusion.counts),
         "selection_rate": selection_rates(confusion.counts),
         "tpr": confusion.rates[1],
         "fpr": confusion.rates[0],
         "ppv": precisions(confusion.counts),
-        "mean_score": score,
-        "calibration": score - base,
+        "mean_score": unknown if sums is None else sums.mean_scores,
+        "calibration": unknown if sums is None else sums.calibration,
         "calibration_error": unknown if sums is None else sums.calibration_errors,
     }
     n_rows = confusion.n_rows.sum(axis=1)
@@ -307,7 +304,7 @@ def evaluate_predictions(
 
 def evaluate_arrays(
     labels: Codes,
-    scores: Scores,
+    scores: Rows,
     predictions: Codes | Floats,
     groups: Groups,
     weights: Floats | None,
@@ -332,7 +329,7 @@ def evaluate_arrays(
         threshold=float(threshold),
         auc=auc,
         log_loss=sums.log_loss,
-        selection_rate=float(confusion.pooled[:, 1].sum() / confusion.pooled.sum()),
+        selection_rate=float(selection_rates(confusion.pooled)),
         eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
         eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
         collapsed=has_collapsed(auc),
@@ -343,7 +340,7 @@ def evaluate_arrays(
     )
 
 
-def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Scores:
+def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Rows:
     given = np.asarray(values)
     if given.shape != (n_rows,):
         raise InputError(
@@ -422,7 +419,7 @@ class OutcomeSums:
         return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
 
 
-def log_losses(labels: Codes, probabilities: Scores) -> Floats:
+def log_losses(labels: Codes, probabilities: Rows) -> Floats:
     """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
     eps = np.finfo(probabilities.dtype).eps
     of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gcig.metrics.rates import Codes, Floats, Scores
+from gcig._arrays import Codes, Floats, Rows
 from gcig.records import Interval
 from gcig.records.base import Z
 
@@ -33,7 +33,7 @@ class Ranking:
     positive: Floats
 
     @classmethod
-    def count(cls, labels: NDArray[Any], scores: Scores, weights: Floats | None = None) -> "Ranking":
+    def count(cls, labels: NDArray[Any], scores: Rows, weights: Floats | None = None) -> "Ranking":
         """Count rows; ``labels`` are 0 and 1, or the probability of label 1."""
         _, place = np.unique(scores, return_inverse=True)
         weight = np.ones(len(place)) if weights is None else weights
@@ -82,7 +82,7 @@ class Ranking:
         return tuple(zip(false.round(6).tolist(), true.round(6).tolist(), strict=True))
 
 
-def roc_auc(labels: NDArray[Any], scores: Scores, weights: Floats | None = None) -> float:
+def roc_auc(labels: NDArray[Any], scores: Rows, weights: Floats | None = None) -> float:
     """Return the probability that a row with label 1 scores above one with label 0, ties counted half.
 
     ``labels`` are 0 and 1, or the probability of label 1: the area is then the expected one, with both labels
@@ -134,7 +134,7 @@ class ScoreCounts:
         self._n_kept = 0
         self._bins: Floats | None = None
 
-    def add(self, scores: Scores, labels: Codes, groups: Codes, weights: Floats | None) -> None:
+    def add(self, scores: Rows, labels: Codes, groups: Codes, weights: Floats | None) -> None:
         """Count the rows of a batch."""
         weight = np.ones(len(scores)) if weights is None else weights
         self._batches.append((np.asarray(scores, np.float64), 2 * groups + labels, weight))

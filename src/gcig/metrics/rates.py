@@ -10,20 +10,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arrays import Codes, Floats
 from gcig._warnings import warn_caller
 
 Aggregate = Literal["sum", "worst"]
-Floats = NDArray[np.float64]
-Codes = NDArray[np.integer]
 Mask = NDArray[np.bool_]
-Scores = NDArray[np.floating[Any]]
 
 
 def quotient(numerator: Floats, denominator: Floats) -> Floats:

@@ -16,14 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gcig._arrays import Floats, Rows
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
 from gcig.core.disparity import column_disparity, defined_rows, disparity, effective_columns, normalise
 from gcig.core.numerics import vector_norm
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks
-from gcig.metrics.rates import Floats, Mask, quotient
-from gcig.metrics.sample import EncodedRows, Rows
+from gcig.metrics.rates import Mask, quotient
+from gcig.metrics.sample import EncodedRows
 
 _BYTES_AT_ONCE = 16 * 2**20
 _ROWS_TO_RESOLVE = 128

@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gcig._arrays import Floats, Rows
 from gcig.adapters import block_shapley_values
 from gcig.core.disparity import normalise
 from gcig.core.numerics import vector_norm
 from gcig.core.references import medoid, modal_member
 from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
-from gcig.metrics.rates import Floats, quotient
+from gcig.metrics.rates import quotient
 from gcig.metrics.reasons import Comparison, combine_labels, compare_attributions
-from gcig.metrics.sample import EncodedRows, RandomStreams, Rows
+from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, members_interval, sum_members
 from gcig.records.audit import MATERIAL
 from gcig.records.base import UNDEFINED, Interval, Z
@@ -226,8 +227,7 @@ def _fairer(first: PanelFigure, second: PanelFigure) -> str:
     if paired:
         of_rows = float(np.nanstd(first.draws - second.draws))
     else:
-        reaches = ((each.interval.high - each.interval.low) / (2 * Z) for each in (first, second))
-        of_rows = math.hypot(*reaches)
+        of_rows = math.hypot(first.interval.standard_error, second.interval.standard_error)
     reach = Z * math.hypot(of_rows, first.error, second.error)
     if math.isnan(difference) or not abs(difference) > reach:
         return "neither"

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._arguments import check_argument, is_count, is_flag, is_number
+from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
@@ -18,10 +19,9 @@ from gcig.adapters import AdaptedModel, within_budget
 from gcig.adapters.base import last_step
 from gcig.core.definition import Definition
 from gcig.core.references import CellSums, cell_sums
-from gcig.metrics.rates import Codes, Floats, quotient
+from gcig.metrics.rates import quotient
 
 Reference = tuple[Any, Any, Any]
-Rows = NDArray[np.floating[Any]]
 _SAMPLE_ROWS = 4096
 
 
@@ -113,12 +113,16 @@ class RandomStreams(NamedTuple):
     importance: np.random.Generator
 
     @classmethod
-    def spawn(cls, random_state: int | np.random.Generator | None) -> "RandomStreams":
-        """Derive the generators from a seed or from another generator."""
-        if isinstance(random_state, np.random.Generator):
-            random_state = int(random_state.integers(2**63))
-        children = np.random.SeedSequence(random_state).spawn(len(cls._fields))
-        return cls(*map(np.random.default_rng, children))
+    def spawn(cls, seed: int) -> "RandomStreams":
+        """Derive the generators from a seed."""
+        return cls(*map(np.random.default_rng, np.random.SeedSequence(seed).spawn(len(cls._fields))))
+
+
+def fixed_seed(random_state: int | np.random.Generator | None) -> int:
+    """Return one seed for everything that is drawn, so that two models are measured on the same rows."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(np.random.default_rng(random_state).integers(2**63))
 
 
 class Reservoir:

@@ -13,10 +13,11 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from gcig._arrays import Floats
 from gcig.core.columns import AttributeColumns, protected_attributes
 from gcig.metrics.intervals import Draws
 from gcig.metrics.members import MemberComparison, MemberPool
-from gcig.metrics.rates import Floats
+from gcig.metrics.ranking import logit_of
 from gcig.metrics.reasons import Comparison, ReasonSums
 from gcig.metrics.sample import EncodedRows, RandomStreams
 from gcig.records.base import UNDEFINED, Interval, Z
@@ -160,7 +161,7 @@ def threshold_logit(comparison: Comparison, threshold: float) -> float:
     adapted = comparison.adapted
     if not adapted.probabilistic:
         return 0.0
-    return math.log(threshold / (1 - threshold)) if 0 < threshold < 1 else math.nan
+    return logit_of(threshold) if 0 < threshold < 1 else math.nan
 
 
 def _logits(comparison: Comparison, rows: Tensor) -> Tensor:

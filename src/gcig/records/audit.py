@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcig.records.base import UNDEFINED, Interval, Record
+from gcig.records.base import UNDEFINED, Interval, Record, flatten
 from gcig.records.explanation import RowExplanation
-from gcig.records.trust import Robustness
+from gcig.records.trust import TRUST_NUMBERS, Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
 LISTED_ROWS = 50  # described rows that are listed as the most affected ones
@@ -176,6 +176,12 @@ class GcigAudit(Record):
     columns: tuple[ColumnAudit, ...] = ()
     rows: tuple[RowAudit, ...] = ()
     stability: tuple[StabilityCheck, ...] = ()
+
+    @property
+    def trust_values(self) -> dict[str, float]:
+        """Field -> value of the numbers that say whether GCIG can be relied on."""
+        values = flatten(self)
+        return {item.field: values[item.field] for item in TRUST_NUMBERS}
 
     @property
     def comparable(self) -> float | None:

@@ -128,6 +128,11 @@ class Interval(Record):
         # Rounding must not put the estimate outside its interval.
         return cls(rate, max(0.0, min(rate, centre - reach)), min(1.0, max(rate, centre + reach)))
 
+    @property
+    def standard_error(self) -> float:
+        """The standard error of a normally distributed estimate with this interval."""
+        return (self.high - self.low) / (2 * Z)
+
     def within(self, smallest: float, largest: float) -> "Interval":
         """Return the interval with its limits cut off at the range of possible values.
 

@@ -30,12 +30,17 @@ class TrustNumber:
     caution: str  # a sentence on a change for the worse, with the places {before} and {after}
     worsens: Callable[[float, float], bool]  # whether a change from the plain network's value is bad news
     alarms: Callable[[float], bool] = lambda _: False  # whether a value is bad news by itself
+    alarm: str = ""  # a sentence on such a value, with the place {value}
     digits: int = 3
     is_share: bool = False  # shown as a percentage
 
     def shown(self, value: float) -> str:
         """Return a value as text."""
         return percent(value, 1) if self.is_share else number(value, self.digits)
+
+    def describe_alarm(self, value: float) -> str:
+        """Return the alarm if the value is bad news by itself; otherwise nothing."""
+        return self.alarm.format(value=number(value, min(self.digits, 2))) if self.alarms(value) else ""
 
     def describe_change(self, before: float, after: float) -> str:
         """Return the caution if the change is for the worse; otherwise nothing."""
@@ -66,6 +71,8 @@ TRUST_NUMBERS = (
         "part of the lower GCIG may come from that alone.",
         worsens=lambda before, after: after - before > OFFSET_TOLERANCE,
         alarms=lambda value: value >= LARGE_OFFSET,
+        alarm="The score at the references is {value} standard deviations away from that of the people they "
+        "represent: the references are not typical, which alone can make GCIG low.",
     ),
     TrustNumber(
         "Faithfulness",
@@ -76,6 +83,8 @@ TRUST_NUMBERS = (
         "Faithfulness falls from {before} to {after}: the reasons describe the model less well than before.",
         worsens=lambda before, after: before - after > FAITHFULNESS_TOLERANCE,
         alarms=lambda value: value < LOW_FAITHFULNESS,
+        alarm="The rank correlation of the reasons with what the score depends on is only {value} (at most "
+        "1): they do not describe the model well.",
     ),
     TrustNumber(
         "Effective columns",
@@ -87,6 +96,8 @@ TRUST_NUMBERS = (
         "may come from that alone.",
         worsens=lambda before, after: after <= before / 2 or after >= 2 * before,
         alarms=lambda value: value < FEW_COLUMNS,
+        alarm="The model effectively uses {value} columns. GCIG is small for any model of one column, so a "
+        "small value says little here.",
         digits=1,
     ),
     TrustNumber(

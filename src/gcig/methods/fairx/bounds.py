@@ -26,12 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gcig._arrays import Floats
 from gcig.core.batch import TrainingRows
 from gcig.methods.fairx.selection import HeldOut, decision_counts
 from gcig.methods.fairx.settings import FairTraining
 from gcig.methods.fairx.training import Candidate, Customise, Student, TrainedNetwork, unchanged
 from gcig.metrics.intervals import fair_gap_limit
-from gcig.metrics.rates import Floats, expected_range
+from gcig.metrics.rates import expected_range
 from gcig.records.trade_off import Bound
 from gcig.training.loop import DivergenceError, Epoch, Outcome
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from gcig._arrays import Floats
 from gcig.core.attribution import attributions
 from gcig.core.batch import GroupedBatch
 from gcig.core.columns import AttributeColumns, find_blocks, protected_attributes
@@ -25,7 +26,7 @@ from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.intervals import gap_limit, mean_limit, rate_gap
 from gcig.metrics.ranking import best_f1_threshold, logit_of, roc_auc
-from gcig.metrics.rates import Floats, f1
+from gcig.metrics.rates import f1
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.trust import (
     attribute_effect,
