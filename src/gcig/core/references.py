@@ -43,9 +43,12 @@ def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch
 
 @lru_cache(maxsize=64)
 def _identity_on(device: torch.device, size: int, dtype: torch.dtype) -> Tensor:
-    """Create an identity matrix once; a recorded step would create it in every repetition."""
+    """Create an identity matrix once; a recorded step would create it in every repetition.
+
+    It is complete when it is returned, because a copy waits: other threads may use it on other streams.
+    """
     with torch.inference_mode(False):  # otherwise training could not use it later
-        return torch.eye(size, dtype=dtype, device=device)
+        return torch.eye(size, dtype=dtype, device="cpu").to(device)
 
 
 class CellSums(NamedTuple):

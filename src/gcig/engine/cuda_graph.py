@@ -80,11 +80,29 @@ def forks() -> bool:
 
 @contextmanager
 def _forking() -> Iterator[None]:
+    """Let tasks be branches, and backward passes run in this thread, with its own handle of cuBLAS."""
     _fork.depth = 1  # the first stream is that of the step itself
+    try:
+        with torch.autograd.set_multithreading_enabled(False):
+            yield
+    finally:
+        _fork.depth = None
+
+
+@contextmanager
+def _own_workspaces() -> Iterator[None]:
+    """Let matrix products of a recording use memory that belongs to the recording alone.
+
+    PyTorch keeps a workspace of cuBLAS per handle and stream, outside recordings. All recordings are made on
+    the same streams, so they would share it: two that run at the same time would overwrite each other's
+    partial sums, and since PyTorch 2.12 the end of one recording frees the workspace of all others. A
+    workspace that is created during a recording is part of its memory pool.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
     try:
         yield
     finally:
-        _fork.depth = None
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 class _Recording(NamedTuple):
@@ -148,6 +166,8 @@ class RecordedStep:
             with torch.cuda.stream(stream), _forking():
                 terms = self._step(rows)
             current.wait_stream(stream)
+        for value in terms.values():  # its memory may be used again on its own stream, also by other threads
+            value.record_stream(current)
         return terms
 
     def _record(self, rows: Tensor) -> _Recording | None:
@@ -159,9 +179,11 @@ class RecordedStep:
             record = torch.cuda.graph(
                 graph, pool=self._pool, stream=_stream(0), capture_error_mode="thread_local"
             )
-            with _one_at_a_time, record, _forking():
+            with _one_at_a_time, record, _own_workspaces(), _forking():
                 terms = self._step(own)
                 values = torch.stack([value.float() for value in terms.values()])
+            # The state of random numbers was prepared on the stream of the recording.
+            torch.cuda.current_stream().wait_stream(_stream(0))
         except RuntimeError as error:
             self.fails = True
             torch.cuda.synchronize()
