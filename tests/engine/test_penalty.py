@@ -115,10 +115,14 @@ def call(problem: Problem, rule: SecantRule, **options: object) -> tuple[Tensor,
 
 
 @pytest.mark.parametrize("hidden", [(6,), (6, 5), (6, 5, 4)], ids=str)
-@pytest.mark.parametrize("kind", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("kind", "as_on_a_gpu"), [*((kind, False) for kind in ACTIVATIONS), (nn.SiLU, True), (nn.ReLU, True)]
+)
 def test_value_and_gradient_over_groups_segments_and_norms(
-    kind: Callable[[], nn.Module], hidden: tuple[int, ...]
+    kind: Callable[[], nn.Module], as_on_a_gpu: bool, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if as_on_a_gpu:  # other operations, with the same results
+        monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True), raising=False)
     for groups in (2, 3, 7):
         for n_segments in (1, 2, 3):
             for norm in ("l1", "l2"):

@@ -60,9 +60,18 @@ class Activation:
         return self.evaluate(z, out)
 
 
+_aten = torch.ops.aten
+
+
 def _silu(z: Tensor, out: Buffers) -> Derivatives:
     # With r = sigma (1 - s): s' = s + r and s'' = (s' + r)(1 - sigma), all in fused operations.
     sigmoid = torch.sigmoid(z, out=out.work)
+    if z.is_cuda and out.value is not None and out.slope is not None:
+        # 12 instead of 17 passes over memory; on a CPU, three exponentials instead of one would take longer.
+        value = _aten.silu.out(z, out=out.value)
+        slope = _aten.silu_backward.grad_input(z.new_ones(()), z, grad_input=out.slope)
+        total = torch.lerp(value, slope, 2.0, out=out.curvature)
+        return value, slope, torch.addcmul(total, total, sigmoid, value=-1, out=out.curvature)
     value = torch.mul(z, sigmoid, out=out.value)
     rest = torch.addcmul(sigmoid, value, sigmoid, value=-1, out=out.curvature)
     slope = torch.add(value, rest, out=out.slope)
@@ -130,7 +139,6 @@ def _elu(alpha: float) -> Callable[[Tensor, Buffers], Derivatives]:
     return evaluate
 
 
-_aten = torch.ops.aten
 _SILU = Kernels(nn.functional.silu, lambda d, z, _: _aten.silu_backward(d, z))
 _GELU = Kernels(nn.functional.gelu, lambda d, z, _: _aten.gelu_backward(d, z))
 _TANH = Kernels(torch.tanh, lambda d, _, value: _aten.tanh_backward(d, value))

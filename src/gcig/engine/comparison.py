@@ -48,10 +48,10 @@ def compare(arrays: ComparisonArrays, norm: str, eps: float) -> Comparison:
     for more, shape (groups, n, columns).
     """
     attributions, spread, points = arrays.attributions, arrays.spread, arrays.points
-    if norm == "l1":
+    if norm == "l1" and not attributions.is_cuda:
         norms = torch.abs(attributions, out=arrays.work).sum(-1)
-    else:
-        norms = torch.linalg.vector_norm(attributions, dim=-1)
+    else:  # one pass over memory; on a CPU, the l1 norm takes several times as long this way
+        norms = torch.linalg.vector_norm(attributions, 1 if norm == "l1" else 2, dim=-1)
     torch.add(norms, eps, out=arrays.inverse).reciprocal_()
     torch.mul(attributions, arrays.row_inverse, out=arrays.work)
     if arrays.n_groups == 2:
