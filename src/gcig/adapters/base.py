@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
-from gcig._arrays import Floats, Rows
+from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, to_tensor
@@ -47,6 +47,7 @@ class AdaptedModel(ABC):
     classes: NDArray[Any] | None = None  # the two classes, the second one positive; None if unknown
     groups: tuple[str, ...] | None = None  # names of the groups in training
     baselines: Rows | None = None  # (2, groups, p) means of the encoded training rows per label and group
+    baseline_counts: Codes | None = None  # (2, groups) numbers of these rows; None if unknown
     blocks: NDArray[np.int64] | None = None  # for each column, its original column or dummy block in training
     threshold: float = 0.5  # probability from which a row is predicted 1; NaN if decided by another rule
     probabilistic: bool = True  # whether scores are probabilities

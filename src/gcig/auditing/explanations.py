@@ -212,7 +212,13 @@ class _References:
                     argument="reference",
                 )
             first, second = adapted.classes.tolist()
-            compared = comparable_groups(None, adapted.baselines, min_cell)
+            compared = comparable_groups(adapted.baseline_counts, adapted.baselines, min_cell)
+            if len(compared) < 2:
+                raise InputError(
+                    f"is missing: the model was trained on fewer than two groups with {min_cell} rows of "
+                    "each label. Pass (X, y, sensitive_features) of other rows, or lower min_cell.",
+                    argument="reference",
+                )
             own = np.asarray(adapted.baselines)[:, list(compared)]
             return cls(adapted.groups, (first, second), own, compared)
         source = TableSource.check(adapted, *reference)
