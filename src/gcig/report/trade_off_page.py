@@ -193,8 +193,8 @@ def _details(
     if point.number:
         blocks += [
             f"Compared with the plain network: {describe_step(record, plain, point)}",
-            f"Of {count(_PEOPLE)} people, {_people(point.gained)} get the positive decision that the plain "
-            f"network would not give them, and {_people(point.lost)} no longer get it.",
+            f"Of {count(_PEOPLE)} people, {_people(point.gained)} get decision 1, which the plain network "
+            f"would not give them, and {_people(point.lost)} no longer get it.",
         ]
     if previous is not None and previous.number and point.number:
         step = describe_step(record, previous, point)
