@@ -137,8 +137,11 @@ class DifferentiableModel(AdaptedModel):
         return torch.sigmoid(torch.as_tensor(self.logits(rows))).numpy()
 
 
-def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
-    """Return finite float rows of any shape, and one name per entry of a row."""
+def numeric_rows(X: Any, dtype: torch.dtype, *, prepared: bool = False) -> tuple[Rows, tuple[str, ...]]:
+    """Return finite float rows of any shape, and one name per entry of a row.
+
+    ``prepared`` if they are the result of ``preprocess``, which errors then name.
+    """
     kind: type[np.floating[Any]] = np.float64 if dtype == torch.float64 else np.float32
     array = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
     if isinstance(array, np.ndarray) and array.ndim > 2:
@@ -146,6 +149,11 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
     else:
         frame = check_features(array)
         text = [str(name) for name, column in frame.items() if column.dtype.kind not in "biuf"]
+        if text and prepared:
+            raise InputError(
+                f"returned columns that are not numeric: {listed(text)}. Return numbers.",
+                argument="preprocess",
+            )
         if text:
             raise InputError(
                 f"has columns that are not numeric: {listed(text)}, but this model takes numbers. Leave them "
@@ -158,6 +166,11 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
     finite = np.asarray(np.isfinite(rows).reshape(len(rows), -1).all(axis=0))
     if not finite.all():
         bad = [name for name, good in zip(names, finite, strict=True) if not good]
+        if prepared:
+            raise InputError(
+                f"returned missing or infinite values in {listed(bad)}. Impute them there.",
+                argument="preprocess",
+            )
         raise InputError(
             f"has missing or infinite values in {listed(bad)}, which this model cannot process. Impute "
             "them first, in a pipeline or, for a torch module, in preprocess=.",

@@ -289,6 +289,8 @@ def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequen
         found = [interval_of(model.evaluations[0], field) for model in models]
         if field not in _OPTIONAL or any(math.isfinite(each.value) for each in found):
             name, reading = summaries.MEASURES[field]
+            if field == "gcig" and any(math.isfinite(each.low) for each in found):
+                reading += "; the interval takes the references as known, so that of an audit is wider"
             rows.append((name, *map(estimate, found), reading))
     return [
         summaries.trade_off_figures(
