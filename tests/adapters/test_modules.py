@@ -94,7 +94,7 @@ def test_messages_name_the_column_and_the_remedy() -> None:
     with pytest.raises(InputError, match="preprocess returned columns that are not numeric: 'job'"):
         adapt(module, TABLE, preprocess=lambda table: table[["job"]])
     with pytest.raises(InputError, match="preprocess returned missing or infinite values in 'pay'"):
-        adapt(module, TABLE, preprocess=lambda table: table[["pay"]] * np.inf)
+        adapt(module, TABLE, preprocess=lambda table: table[["pay"]] * np.nan)
     with pytest.raises(InputError, match="preprocess is for torch modules, but the model is a function"):
         adapt(lambda rows: rows, TABLE, preprocess=ENCODER)
 
