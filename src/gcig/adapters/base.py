@@ -208,6 +208,11 @@ def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
         return method(X)
     except (InputError, MemoryError):
         raise
+    except OSError as error:  # such as an error of HTTP
+        raise InputError(
+            f"model: the {model} failed on these rows ({type(error).__name__}). If it calls a service, pass "
+            "gcig.RemoteModel(function), which repeats failed calls and limits their number."
+        ) from error
     except Exception as error:  # each library has its own errors, whose messages may quote entries
         raise InputError(
             f"model: the {model} failed on these rows ({type(error).__name__}).{_blanks(X)} Pass the columns "
