@@ -224,4 +224,9 @@ def _trust(record: TradeOffRecord) -> Sequence[Block]:
         min(front, key=lambda point: point.evaluation.gcig),
         min(front, key=lambda point: point.gap),
     )
-    return models_trust({_name(point): point.evaluation for point in record.points if point in shown})
+    found = models_trust({_name(point): point.evaluation for point in record.points if point in shown})
+    return [
+        "GCIG relative to members compares the models of this page: it includes the noise of a few members, "
+        "so it is higher here than in an audit, which removes that noise.",
+        *found,
+    ]
