@@ -37,6 +37,16 @@ class RemoteModelError(Exception):
         Rows that were answered before.
     attempts : int
         How often the last rows were sent.
+
+    Examples
+    --------
+    >>> def busy(rows):
+    ...     raise ConnectionError
+    >>> try:
+    ...     RemoteModel(busy, retries=0)(np.zeros((2, 3)))
+    ... except RemoteModelError as error:
+    ...     error.sent, error.attempts
+    (0, 1)
     """
 
     def __init__(self, message: str, *, sent: int, attempts: int) -> None:
