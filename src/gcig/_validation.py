@@ -253,13 +253,19 @@ def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
             )
 
 
+def count_cells(labels: Labels, groups: Groups) -> NDArray[np.int64]:
+    """Count the rows per (label, group) cell, shape (2, groups)."""
+    n_groups = len(groups.names)
+    counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=2 * n_groups)
+    return counts.reshape(2, n_groups).astype(np.int64)
+
+
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
     """Count the rows per (label, group) cell, shape (2, groups); fewer than ``minimum`` is an error.
 
     A cell of one row triggers a warning: the mean of the cell *is* that person's record.
     """
-    n_groups = len(groups.names)
-    counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=2 * n_groups).reshape(2, n_groups)
+    counts = count_cells(labels, groups)
 
     def named(cells: NDArray[np.bool_]) -> str:
         pairs = [(labels.classes[label], groups.names[group]) for label, group in np.argwhere(cells)]
@@ -277,7 +283,7 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
             f"One row only in {named(counts == 1)}: the baseline of such a cell is one person's record, and "
             "is stored in the model. Merge small groups or drop them."
         )
-    return counts.astype(np.int64)
+    return counts
 
 
 def check_sample_weight(

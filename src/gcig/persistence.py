@@ -40,10 +40,10 @@ class PersistenceError(ValueError):
     Examples
     --------
     >>> import gcig
-    >>> gcig.load("nowhere")
+    >>> gcig.load("nowhere")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gcig.persistence.PersistenceError: no saved model in 'nowhere': the path does not exist
+    gcig.persistence.PersistenceError: no saved model in 'nowhere': the path does not exist. Name a folder ...
     """
 
 
@@ -305,7 +305,10 @@ def load_folder(path: AnyPath, *, kind: str | None = None) -> tuple[dict[str, An
     folder = Path(path)
     if not folder.is_dir():
         reason = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise PersistenceError(f"no saved model in {str(folder)!r}: the path {reason}")
+        raise PersistenceError(
+            f"no saved model in {str(folder)!r}: the path {reason}. Name a folder that save() or `gcig "
+            "train` wrote."
+        )
     manifest = read_manifest(folder)
     if kind is not None and manifest["kind"] != kind:
         raise PersistenceError(f"{str(folder)!r} holds a {manifest['kind']!r} where a {kind!r} is expected")

@@ -91,6 +91,10 @@ def test_messages_name_the_column_and_the_remedy() -> None:
         adapt(exported, TABLE[["pay", "age"]].assign(extra=1.0))
     with pytest.raises(InputError, match="preprocess returned 3 rows for 300 rows"):
         adapt(module, TABLE, preprocess=lambda table: table[:3])
+    with pytest.raises(InputError, match="preprocess returned columns that are not numeric: 'job'"):
+        adapt(module, TABLE, preprocess=lambda table: table[["job"]])
+    with pytest.raises(InputError, match="preprocess returned missing or infinite values in 'pay'"):
+        adapt(module, TABLE, preprocess=lambda table: table[["pay"]] * np.nan)
     with pytest.raises(InputError, match="preprocess is for torch modules, but the model is a function"):
         adapt(lambda rows: rows, TABLE, preprocess=ENCODER)
 

@@ -142,6 +142,8 @@ def test_pauses_grow_and_follow_the_service(monkeypatch) -> None:
     def busy(rows):
         raise ConnectionError
 
+    with pytest.raises(InputError, match=r"failed on these rows \(.*pass gcig\.RemoteModel"):
+        gcig.evaluate(busy, ROWS, Y, sensitive_features=SEX)
     with pytest.raises(RemoteModelError):
         gcig.RemoteModel(busy, retries=4, wait=1.0)(ROWS)
     np.testing.assert_allclose(pauses, [1, 2, 4, 8], rtol=0.21)

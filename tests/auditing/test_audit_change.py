@@ -70,6 +70,7 @@ def test_gcig_is_compared_only_on_the_same_columns_and_groups() -> None:
     found = compare_audits(record, fewer)
     assert "gcig" not in {each.figure for each in found.figures}
     assert "GCIG is not compared: the columns are different." in found.notes
+    assert found.headline.startswith("None of the figures that can be compared changed since the last audit")
     other = replace(record, subject=replace(record.subject, definition={"norm": "l2"}))
     assert "GCIG is not compared: the definition is different." in compare_audits(record, other).notes
 

@@ -158,6 +158,18 @@ def test_neighbours_of_the_own_group_are_not_nearer_because_of_a_protected_colum
     assert [each.distance for each in row.neighbours] == [each.distance for each in without.neighbours]
 
 
+def test_a_dict_is_a_row_of_any_model() -> None:
+    """Its keys may be in any order, and its text is a category where the reference has categories."""
+    table = X.assign(kind=pd.Categorical(np.where(X.iloc[:, 0] > 0, "a", "b")))
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype").fit(table, Y)
+    row = dict(reversed(table.iloc[3].to_dict().items()))
+    expected = gcig.explain(model, table.iloc[[3]], reference=(table, Y, SEX)).record.rows[0]
+    for rows in (row, [row]):
+        found = gcig.explain(model, rows, reference=(table, Y, SEX)).record.rows[0]
+        assert found.columns == expected.columns
+        assert found.score == expected.score
+
+
 def test_small_groups_have_no_neighbours_and_are_not_compared() -> None:
     sex = SEX.copy()
     sex[:8] = "few"

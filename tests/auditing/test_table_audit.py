@@ -457,7 +457,7 @@ def test_a_generator_gives_one_seed_for_two_models() -> None:
 
 
 def test_own_baselines_are_those_of_training() -> None:
-    table = make_numeric_loans(1500)
+    table = make_numeric_loans(2000)  # more audited rows than the sample that is compared with chance
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
     model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
@@ -469,11 +469,32 @@ def test_own_baselines_are_those_of_training() -> None:
     assert list(checks) == ["means of the training rows", "means of the audited rows", "medians"]
     # The same figure is the same number everywhere: here with references from the audited rows ...
     here = found.procedural.excess.value + found.procedural.noise_floor.value
-    assert here == pytest.approx(checks["means of the audited rows"], rel=1e-3)
+    assert here == pytest.approx(checks["means of the audited rows"], rel=1e-9)
     # ... and here the headline, its interval and its noise floor among the other references.
     headline = next(each for each in found.robustness.figures if each.reference == "mean")
     assert headline.gcig.to_dict() == found.procedural.gcig.to_dict()
     assert headline.noise == found.procedural.noise_floor.value
+
+
+def test_references_of_few_training_rows_stay_out() -> None:
+    """The mean of a few people says much about them, and its noise would look like a disparity."""
+    table = make_numeric_loans(1000)
+    X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"].astype(object)
+    sex[pd.concat([y[y == "yes"][:8], y[y == "no"][:40]]).index] = "few"
+    model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
+    model.fit(X, y, sensitive_features=sex)
+    few = model.groups_.index("few")
+    assert model.cell_sizes_[:, few].tolist() == [40, 8]
+    others = tuple(group for group in model.groups_ if group != "few")
+    found = audit(model, X, y, sensitive_features=sex, **QUICK).record.procedural
+    assert found.compared_groups == others
+    assert all(set(column.profile) == set(others) for column in found.columns)
+    assert gcig.evaluate(model, X, y, sensitive_features=sex).compared_groups == others
+    explained = gcig.explain(model, X[:1]).record
+    assert (explained.groups, explained.suppressed) == (others, ("few",))
+    assert gcig.explain(model, X[:1], min_cell=8).record.groups == model.groups_
+    with pytest.raises(InputError, match="fewer than two groups with 900 rows of each label"):
+        gcig.explain(model, X[:1], min_cell=900)
 
 
 def test_own_baselines_explain_a_table_with_few_rows() -> None:

@@ -21,6 +21,7 @@ def table(tmp_path_factory):
 def test_a_family_is_trained_measured_and_usable(shell, table, tmp_path):
     out = tmp_path / "family"
     arguments = ["tradeoff", table, *ROLE_FLAGS, "--drop", "id", "--out", out, *QUICK_FLAGS, "--json"]
+    arguments += ["--favourable", "no"]
     code, text, _ = shell(*arguments, "--max-gcig", "1.9")
     assert code == 0
     record = TradeOffRecord.from_json((out / "tradeoff.json").read_text())
@@ -35,6 +36,8 @@ def test_a_family_is_trained_measured_and_usable(shell, table, tmp_path):
     assert (out / "tradeoff.html").read_text() == drawn
     model = gcig.load(out / "models" / "1")
     assert model.classes_.tolist() == ["no", "yes"]
+    assert model.favourable_ == "no"
+    assert "favourable outcome: no (the score is the probability of yes)" in drawn
     code, _, _ = shell(
         "predict", out / "models" / "1", table, "--out", tmp_path / "predictions.csv", "--quiet"
     )

@@ -264,7 +264,7 @@ def test_folders_that_are_not_models(shell, model, loans_csv, tmp_path):
     check(shell("predict", tmp_path / "nowhere", loans_csv), "does not exist")
     check(shell("predict", loans_csv, loans_csv), "is a file, not a folder")
     check(shell("predict", tmp_path, loans_csv), "is missing: the folder is not a complete saved model")
-    check(shell("report", tmp_path), "is not a run")
+    check(shell("report", tmp_path), "holds nothing to draw")
     edited = tmp_path / "edited"
     edited.mkdir()
     for file in model.iterdir():

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder, UnseenValuesWarning
+from gcig.data.encoding import TableEncoder, UnseenValuesWarning, looks_like_identifier
 
 
 @pytest.fixture
@@ -183,6 +183,16 @@ def test_an_identifier_is_an_error():
     many = {"city": [f"c{i % 200}" for i in range(300)]}  # two thirds as many as rows: no identifier
     with pytest.warns(InputWarning, match="the 99 most frequent are kept"):
         assert TableEncoder().fit(many).n_features_out_ == 100
+
+
+def test_a_part_of_a_table_repeats_fewer_categories():
+    """What the shell accepts on all rows must not fail on the training rows."""
+    cities = pd.Series(np.random.default_rng(0).integers(2500, size=1200)).astype(str)
+    part = cities.sample(frac=0.75, random_state=0)
+    assert 0.8 < part.nunique() / len(part) < 0.95
+    assert not looks_like_identifier(cities)
+    with pytest.warns(InputWarning, match="the 99 most frequent are kept"):
+        TableEncoder().fit(part.to_frame("city"))
 
 
 def test_rare_categories_share_one_level():

@@ -141,6 +141,7 @@ def test_groups_of_which_a_model_has_both_references_are_compared() -> None:
     own = np.zeros((2, 3, 4))
     own[1, 1, 2] = np.nan
     assert comparable_groups(None, own, 10) == (0, 2)
+    assert comparable_groups(np.array([[9, 50, 50], [50, 50, 50]]), own, 10) == (2,)
 
 
 def test_labels_are_the_classes_of_the_model_or_zeros_and_ones() -> None:

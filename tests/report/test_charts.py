@@ -160,6 +160,27 @@ def test_the_line_goes_through_the_pareto_front():
     assert len(list(parsed(charts.pareto(points)).iter(f"{SVG}polyline"))) == 2
 
 
+def test_names_of_close_marks_do_not_overlap():
+    gaps = [
+        (0.90, 0.200),
+        (0.8966, 0.052),
+        (0.8970, 0.051),
+        (0.8963, 0.056),
+        (0.8876, 0.047),
+        (0.8942, 0.041),
+    ]
+    points = [
+        charts.TradeOff("FairX", auc, gap, name=str(i), target=f"m{i}") for i, (auc, gap) in enumerate(gaps)
+    ]
+    root = parsed(charts.pareto(points, ["GCIG"]))
+    links = list(root.iter(f"{SVG}a"))
+    places = [link.find(f"{SVG}text") for link in links]
+    places = [(float(text.get("x")), float(text.get("y"))) for text in places]
+    for i, (x, y) in enumerate(places):
+        assert all(abs(x - a) > 7 or abs(y - b) > 10 for a, b in places[:i])
+    assert len(places) == len(gaps)
+
+
 def test_small_differences_in_auc_look_small():
     points = [charts.TradeOff("a", 0.9000, 0.1), charts.TradeOff("b", 0.9001, 0.2)]
     (line,) = parsed(charts.pareto(points, ["GCIG"])).iter(f"{SVG}polyline")

@@ -2,6 +2,7 @@ import re
 from dataclasses import replace
 
 from gcig.report.comparison_page import training_page
+from gcig.report.summaries import pooled_rates
 from support.fold_results import evaluation
 from support.pages import Page
 
@@ -38,6 +39,20 @@ def test_one_model_within_its_limits():
     read = Page(training_page({"FairX": evaluation(0.89, 0.05, 0.1)}, title="t", limited=True))
     assert "Within the limits" in read.texts
     assert "FairX has a GCIG of 0.050 and an AUC of 0.890." in read.texts
+
+
+def test_rates_of_the_favourable_outcome():
+    found = {"FairX": evaluation(0.89, 0.05, 0.1)}
+    selected = Page(training_page(found, title="t")).text
+    favoured = Page(training_page(found, title="t", favours_positive=False)).text
+    assert "selection rate" in selected
+    assert "favourable rate" not in selected
+    assert "favourable rate" in favoured
+    assert "selection rate" not in favoured
+    rates = {each: pooled_rates(found.values(), favours_positive=each == "selection rate")[each]["f"]
+             for each in ("selection rate", "favourable rate")}  # fmt: skip
+    first, second = rates.values()
+    assert [second.value, second.low, second.high] == [1 - first.value, 1 - first.high, 1 - first.low]
 
 
 def test_suppressed_cells_are_named_with_the_gaps():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
-from gcig._arrays import Floats, Rows
+from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig.adapters.explainers import Explainer, GradientExplainer, to_tensor
@@ -47,6 +47,7 @@ class AdaptedModel(ABC):
     classes: NDArray[Any] | None = None  # the two classes, the second one positive; None if unknown
     groups: tuple[str, ...] | None = None  # names of the groups in training
     baselines: Rows | None = None  # (2, groups, p) means of the encoded training rows per label and group
+    baseline_counts: Codes | None = None  # (2, groups) numbers of these rows; None if unknown
     blocks: NDArray[np.int64] | None = None  # for each column, its original column or dummy block in training
     threshold: float = 0.5  # probability from which a row is predicted 1; NaN if decided by another rule
     probabilistic: bool = True  # whether scores are probabilities
@@ -136,8 +137,11 @@ class DifferentiableModel(AdaptedModel):
         return torch.sigmoid(torch.as_tensor(self.logits(rows))).numpy()
 
 
-def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
-    """Return finite float rows of any shape, and one name per entry of a row."""
+def numeric_rows(X: Any, dtype: torch.dtype, *, prepared: bool = False) -> tuple[Rows, tuple[str, ...]]:
+    """Return finite float rows of any shape, and one name per entry of a row.
+
+    ``prepared`` if they are the result of ``preprocess``, which errors then name.
+    """
     kind: type[np.floating[Any]] = np.float64 if dtype == torch.float64 else np.float32
     array = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
     if isinstance(array, np.ndarray) and array.ndim > 2:
@@ -145,6 +149,11 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
     else:
         frame = check_features(array)
         text = [str(name) for name, column in frame.items() if column.dtype.kind not in "biuf"]
+        if text and prepared:
+            raise InputError(
+                f"returned columns that are not numeric: {listed(text)}. Return numbers.",
+                argument="preprocess",
+            )
         if text:
             raise InputError(
                 f"has columns that are not numeric: {listed(text)}, but this model takes numbers. Leave them "
@@ -157,6 +166,11 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
     finite = np.asarray(np.isfinite(rows).reshape(len(rows), -1).all(axis=0))
     if not finite.all():
         bad = [name for name, good in zip(names, finite, strict=True) if not good]
+        if prepared:
+            raise InputError(
+                f"returned missing or infinite values in {listed(bad)}. Impute them there.",
+                argument="preprocess",
+            )
         raise InputError(
             f"has missing or infinite values in {listed(bad)}, which this model cannot process. Impute "
             "them first, in a pipeline or, for a torch module, in preprocess=.",
@@ -194,6 +208,11 @@ def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
         return method(X)
     except (InputError, MemoryError):
         raise
+    except OSError as error:  # such as an error of HTTP
+        raise InputError(
+            f"model: the {model} failed on these rows ({type(error).__name__}). If it calls a service, pass "
+            "gcig.RemoteModel(function), which repeats failed calls and limits their number."
+        ) from error
     except Exception as error:  # each library has its own errors, whose messages may quote entries
         raise InputError(
             f"model: the {model} failed on these rows ({type(error).__name__}).{_blanks(X)} Pass the columns "

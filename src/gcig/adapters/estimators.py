@@ -55,6 +55,7 @@ class GcigModel(DifferentiableModel):
             classes=np.asarray(model.classes_),
             groups=tuple(model.groups_),
             baselines=baselines.cpu().numpy() if isinstance(baselines, Tensor) else np.asarray(baselines),
+            baseline_counts=getattr(model, "cell_sizes_", None),
             blocks=np.asarray(model.blocks_) if hasattr(model, "blocks_") else None,
             threshold=float(getattr(model, "threshold_", np.nan)),
         )
@@ -139,7 +140,9 @@ class LinearModel(DifferentiableModel):
 
 
 # What a pipeline has in common with its last step.
-_OF_LAST_STEP = ("classes", "groups", "baselines", "blocks", "probabilistic", "threshold")
+_OF_LAST_STEP = (
+    *("classes", "groups", "baselines", "baseline_counts", "blocks", "probabilistic", "threshold"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

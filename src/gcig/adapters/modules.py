@@ -61,7 +61,7 @@ class TorchModel(DifferentiableModel):
                 "X: a torch module does not know its columns. Pass the rows that it is applied to."
             )
         prepare = getattr(preprocess, "transform", preprocess)
-        rows, names = numeric_rows(_prepared(X, prepare), first_parameter(model).dtype)
+        rows, names = _numeric(X, prepare, model)
         flat = rows.reshape(len(rows), -1)
         steps: list[nn.Module] = [model if score is None else Scored(model, score)]
         if rows.ndim != 2:
@@ -89,8 +89,14 @@ class TorchModel(DifferentiableModel):
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (rows are taken as given)
         """Return the flattened rows, preprocessed."""
-        rows, _ = numeric_rows(_prepared(X, self.preprocess), first_parameter(self.module).dtype)
+        rows, _ = _numeric(X, self.preprocess, self.module)
         return rows.reshape(len(rows), -1)
+
+
+def _numeric(X: Any, prepare: Preprocess | None, module: nn.Module) -> tuple[Rows, tuple[str, ...]]:
+    """Return the rows that a module takes, and the names of their entries."""
+    dtype = first_parameter(module).dtype
+    return numeric_rows(_prepared(X, prepare), dtype, prepared=prepare is not None)
 
 
 def _prepared(X: Any, prepare: Preprocess | None) -> Any:

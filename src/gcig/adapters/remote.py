@@ -29,7 +29,25 @@ _TEMPORARY = (408, 425, 429)  # client errors of HTTP that may pass; other codes
 
 
 class RemoteModelError(Exception):
-    """A remote model that did not answer; ``sent`` counts the rows that were answered before."""
+    """A remote model that did not answer.
+
+    Attributes
+    ----------
+    sent : int
+        Rows that were answered before.
+    attempts : int
+        How often the last rows were sent.
+
+    Examples
+    --------
+    >>> def busy(rows):
+    ...     raise ConnectionError
+    >>> try:
+    ...     RemoteModel(busy, retries=0)(np.zeros((2, 3)))
+    ... except RemoteModelError as error:
+    ...     error.sent, error.attempts
+    (0, 1)
+    """
 
     def __init__(self, message: str, *, sent: int, attempts: int) -> None:
         super().__init__(message)

@@ -78,7 +78,7 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
         changes.append(FigureChange(figure.field, figure.name, first, second, _difference(*each), p, verdict))
     return AuditChange(
         created=before.subject.created,
-        headline=_headline(changes),
+        headline=_headline(changes, complete=not apart),
         status_before=before.verdict.status,
         status_after=after.verdict.status,
         figures=tuple(changes),
@@ -109,7 +109,8 @@ def _judge(figure: _Figure, change: float, p_value: float) -> str:
     return "better" if (change < 0) == figure.lower_is_better else "worse"
 
 
-def _headline(changes: Sequence[FigureChange]) -> str:
+def _headline(changes: Sequence[FigureChange], *, complete: bool) -> str:
+    """Describe the changes; ``complete`` if every figure could be compared."""
     parts = []
     for verdict in ("worse", "better"):
         some = [each for each in changes if each.verdict == verdict]
@@ -117,7 +118,8 @@ def _headline(changes: Sequence[FigureChange]) -> str:
         if named:
             parts.append(f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} {verdict}")
     if not parts:
-        return "Nothing changed since the last audit by more than chance explains."
+        what = "Nothing" if complete else "None of the figures that can be compared"
+        return f"{what} changed since the last audit by more than chance explains."
     return f"Since the last audit, {'; '.join(parts)}, by more than chance explains."
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from gcig._files import write_if_named
 from gcig._tables import level_name, listed
-from gcig._validation import InputError, check_groups
+from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, RemoteModel, adapt
 from gcig.adapters.base import last_step
@@ -76,8 +76,8 @@ def explain(
     ----------
     model : any
         A model that `gcig.adapt` accepts, or the path of a saved one (see `open_model`).
-    rows : table of n rows
-        The rows to explain, as the model takes them.
+    rows : table of n rows, dict or list of dicts
+        The rows to explain, as the model takes them; a dict is one row.
     y : array of shape (n,), optional
         Their labels: a row is compared with references of the same label. By default the predicted labels.
     sensitive_features : array or table of n rows, optional
@@ -120,6 +120,7 @@ def explain(
     check_arguments(name=name, trust_pickle=trust_pickle)
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)
+    rows = _as_table(rows, given)
     first, second = (rows, None) if given is None else (given, rows)
     adapted = adapt(model, first, score=score, preprocess=preprocess, reference=second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
@@ -212,7 +213,13 @@ class _References:
                     argument="reference",
                 )
             first, second = adapted.classes.tolist()
-            compared = comparable_groups(None, adapted.baselines, min_cell)
+            compared = comparable_groups(adapted.baseline_counts, adapted.baselines, min_cell)
+            if len(compared) < 2:
+                raise InputError(
+                    f"is missing: the model was trained on fewer than two groups with {min_cell} rows of "
+                    "each label. Pass (X, y, sensitive_features) of other rows, or lower min_cell.",
+                    argument="reference",
+                )
             own = np.asarray(adapted.baselines)[:, list(compared)]
             return cls(adapted.groups, (first, second), own, compared)
         source = TableSource.check(adapted, *reference)
@@ -228,6 +235,18 @@ class _References:
         order = np.random.default_rng(random_state).permutation(len(batch))
         means = cell_means(sums)[:, list(compared)]
         return cls(source.group_names, source.classes, means, compared, source, batch.rows[order])
+
+
+def _as_table(rows: Any, reference: Any) -> Any:
+    """Return rows that are dicts as a table with the order and the categories of the ``reference``."""
+    listed_dicts = isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows)
+    if not listed_dicts and (not isinstance(rows, Mapping) or hasattr(rows, "shape")):
+        return rows
+    table = check_features(rows)
+    if not isinstance(reference, pd.DataFrame) or set(table.columns) != set(reference.columns):
+        return table
+    kinds = {name: kind for name, kind in reference.dtypes.items() if isinstance(kind, pd.CategoricalDtype)}
+    return table[list(reference.columns)].astype(kinds)
 
 
 @dataclass(frozen=True, eq=False)

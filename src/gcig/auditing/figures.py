@@ -179,15 +179,15 @@ class GcigFigures:
 
     ``null`` and ``shift`` (resamples,) are measured on a sample of the rows: GCIG under shuffled groups, and
     the change of GCIG if the references are estimated from resampled rows. Both use references estimated from
-    the audited rows, even if the model has its own; otherwise fewer rows would look fairer. ``sampled`` is
-    GCIG of the sample with the references of ``sums``, which shows how the sample differs from all rows.
+    the audited rows, even if the model has its own; otherwise fewer rows would look fairer. ``comparable`` is
+    GCIG of all rows with these references, which shows how the sample differs from all rows.
     """
 
     sums: ReasonSums
     draws: Draws
     null: NullDistribution
     shift: Floats
-    sampled: float
+    comparable: float
     groups: tuple[str, ...]
     classes: tuple[str, str]
     options: Options
@@ -238,7 +238,8 @@ class GcigFigures:
     @property
     def _scale(self) -> float:
         """The ratio of GCIG of all rows to that of the sample, with the same references."""
-        return self.sums.gcig / self.sampled if self.sampled > 0 else 1.0
+        known = math.isfinite(self.comparable) and self.null.observed > 0
+        return self.comparable / self.null.observed if known else 1.0
 
     def _labels(self, n_of_label: Codes) -> tuple[LabelAudit, ...]:
         means = label_means(self.sums.total.sum(axis=0))

@@ -21,7 +21,7 @@ from gcig.auditing.figures import (
     check_stability,
     mean_disparities,
 )
-from gcig.auditing.first_pass import FirstPass, first_pass
+from gcig.auditing.first_pass import AUDITED_MEANS, FirstPass, first_pass
 from gcig.auditing.rows import RowList, audit_rows
 from gcig.auditing.sources import Source, iterate
 from gcig.auditing.subject import Audited, Options, describe_subject
@@ -33,7 +33,7 @@ from gcig.metrics.robustness import conclude, measure_panel
 from gcig.metrics.sample import RandomStreams, fixed_seed
 from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
-from gcig.records.audit import AuditRecord, GcigAudit, Verdict
+from gcig.records.audit import AuditRecord, GcigAudit, StabilityCheck, Verdict
 from gcig.records.base import UNDEFINED
 from gcig.records.formatting import count
 from gcig.training.runtime import one_thread
@@ -104,7 +104,9 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
         rows = RowList(comparison, first.probe, len(names), options)
         sums = ReasonSums(comparison, n_rows=first.explained_rows, n_groups=len(names), rng=streams.blocks)
         _second_pass(source, first, options, sums, rows, outcome)
-        figures = _compare_with_chance(sums, source, first, options, streams)
+        probe = first.probe[: adapted.explainer.budget.stability_rows]
+        stability = check_stability(sums, probe, first.baselines)
+        figures = _compare_with_chance(sums, source, first, stability, options, streams)
         n_rows = outcome.confusion.n_rows
         published = n_rows[n_rows.sum(axis=1) >= options.min_cell]
         cut, n_draws = options.cut(adapted), options.n_bootstrap
@@ -121,9 +123,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
             histogram_edges=tuple(rows.edges.tolist()),
             histogram_counts=rows.counts(names, n_rows.sum(axis=1)),
             rows=audit_rows(rows, source, first.sample, n_rows),
-            stability=check_stability(
-                sums, first.probe[: adapted.explainer.budget.stability_rows], first.baselines
-            ),
+            stability=stability,
         )
         of_groups = figures.of_groups(n_rows.sum(axis=1))
     robustness = _measure_robustness(audited, other, options, procedural)
@@ -207,14 +207,19 @@ def _second_pass(
 
 
 def _compare_with_chance(
-    sums: ReasonSums, source: Source, first: FirstPass, options: Options, streams: RandomStreams
+    sums: ReasonSums,
+    source: Source,
+    first: FirstPass,
+    stability: tuple[StabilityCheck, ...],
+    options: Options,
+    streams: RandomStreams,
 ) -> GcigFigures:
     """Compute GCIG under shuffled and resampled references, on a sample of the rows."""
     comparison = sums.comparison
     budget = comparison.adapted.explainer.budget
     few, chosen = first.probe[: budget.shuffled_rows], list(first.shuffled)
     coarse = replace(comparison, definition=budget.coarsen(comparison.definition))
-    null, shift, sampled = NullDistribution(), np.empty(0), float("nan")
+    null, shift = NullDistribution(), np.empty(0)
     if len(chosen) > 1:
         n_shuffles = budget.shuffles if options.n_shuffles is None else options.n_shuffles
         shuffled = first.sums.shuffle(n_shuffles)[:, :, chosen]
@@ -225,16 +230,15 @@ def _compare_with_chance(
             values = mean_disparities(coarse, few, np.concatenate([observed, shuffled]), advance)
             null = NullDistribution(float(values[0]), values[1:])
             shift = mean_disparities(coarse, few, resampled, advance) - null.observed
-        sampled = null.observed
-        if "means" not in first.baselines and first.shuffled == first.compared:
-            used = np.asarray(comparison.baselines[None], dtype=np.float64)
-            sampled = float(mean_disparities(coarse, few, used)[0])
+    comparable = sums.gcig
+    if first.shuffled == first.compared:
+        comparable = next((each.gcig for each in stability if each.setting == AUDITED_MEANS), comparable)
     return GcigFigures(
         sums,
         Draws(sums.blocks.n_blocks, options.n_bootstrap, streams.draws),
         null,
         shift=shift,
-        sampled=sampled,
+        comparable=comparable,
         groups=tuple(source.group_names[g] for g in first.compared),
         classes=(str(source.classes[0]), str(source.classes[1])),
         options=options,

@@ -33,6 +33,7 @@ from gcig.metrics.sample import (
     sum_cells,
 )
 
+AUDITED_MEANS = "means of the audited rows"  # references to try if the model has its own
 _LABEL_BLOCKS = 4096  # per label, for shuffling
 _CELL_BLOCKS = 256  # per (label, group) cell, for resampling
 
@@ -209,7 +210,8 @@ def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> Fi
             pool.add(batch.rows)
             sums.add(batch.rows)
     own = None if reference is not None else adapted.baselines
-    compared = comparable_groups(sums.counts, own, min_cell)
+    behind = sums.counts if own is None else adapted.baseline_counts
+    compared = comparable_groups(behind, own, min_cell)
     shuffled = comparable_groups(sums.counts, None, min_cell)
     if len(shuffled) < 2 and own is not None:
         shuffled = compared  # with few rows the shuffles vary widely, so they show that evidence is weak
@@ -219,7 +221,7 @@ def first_pass(audited: Audited, options: Options, streams: RandomStreams) -> Fi
         baselines = {"means of the training rows": np.asarray(own, dtype=np.float64)[:, compared]}
     if set(compared) <= set(shuffled):
         if own is not None:
-            baselines["means of the audited rows"] = means
+            baselines[AUDITED_MEANS] = means
         baselines["medians"] = _median_baselines(typical.rows, compared, means)
     return FirstPass(
         sums=sums,

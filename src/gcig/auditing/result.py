@@ -240,7 +240,11 @@ class AuditResult:
             data: Any = json.loads(str(source)) if is_text else read_json(source)
         except (ValueError, RecursionError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
-        schema = data.get("schema") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or "verdict" not in data:
+            raise InputError(
+                "This is not the JSON of an audit: write one with to_json or `gcig audit --json`."
+            )
+        schema = data.get("schema")
         if schema not in (_EARLIER_SCHEMA, AUDIT_SCHEMA):
             raise InputError(
                 f"This audit has schema {schema!r}, but this version of gcig reads schemas "

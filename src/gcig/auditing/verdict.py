@@ -274,7 +274,7 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
     alarms = (item.describe_alarm(found.trust_values[item.field]) for item in TRUST_NUMBERS)
     lines += filter(None, alarms)
     if found.undefined_rows:
-        lines.append(f"{found.undefined_rows} rows have no reasons to compare and are left out of GCIG.")
+        lines.append(f"Left out of GCIG, without reasons to compare: {counted(found.undefined_rows, 'row')}.")
     if found.clipped > _MANY_CLIPPED:
         lines.append(
             f"{percent(found.clipped)} of the model's probabilities are within 0.001 of 0 or 1 and were "

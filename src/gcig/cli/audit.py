@@ -100,6 +100,8 @@ def audit(
     limited = any(limit is not None for limit in limits.values())
     if conservative and not limited:
         raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
+    if options["include_protected"] and not options["include_rows"]:
+        raise click.UsageError("--include-protected needs --include-rows, which adds the rows it is about.")
     check_writable(html, markdown)
     if options["against"] is not None and not options["against"].is_file():
         raise click.ClickException(

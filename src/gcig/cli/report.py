@@ -152,7 +152,8 @@ def _draw_run(folder: Path, out: Path | None) -> Drawn:
             return page, comparison_document(found, page)
     elif not (folder / "request.json").is_file():
         raise click.ClickException(
-            f"{folder} is not a run: name a folder that `gcig compare` or `gcig reproduce` wrote."
+            f"{folder} holds nothing to draw: name a folder that `gcig compare`, `gcig reproduce`, `gcig "
+            "train` or `gcig tradeoff` wrote, or a folder with the JSON of audits."
         )
     page = _copy(draw(folder), out)
     return page, reproduction_document(folder, page)

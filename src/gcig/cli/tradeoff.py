@@ -23,6 +23,7 @@ from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 @opt.limit_options(
     "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
 )
+@opt.favourable_option
 @opt.training_options
 @opt.backend_options
 @opt.file_options
@@ -33,6 +34,7 @@ def tradeoff(
     max_gcig: float | None,
     max_eo_gap: float | None,
     test_size: float,
+    favourable: str | None,
     seed: int,
     device: str,
     backend: str,
@@ -57,6 +59,8 @@ def tradeoff(
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
+    from gcig.metrics.sample import check_favourable
+    from gcig.records.formatting import favourable_outcome
     from gcig.training.runtime import resolve_device
 
     remark = (lambda *_: None) if quiet else say
@@ -68,6 +72,8 @@ def tradeoff(
     given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
     parameters = {name: value for name, value in given.items() if value is not None}
     table = read_labelled(file, **options)
+    good = check_favourable(favourable, table.classes)
+    outcome = favourable_outcome(str(table.classes[good]), str(table.classes[1]))
     remark(describe_reading(table))
     train, test = hold_out_rows(table, test_size, seed)
     remark(
@@ -84,7 +90,7 @@ def tradeoff(
         "sensitive_features": sensitive_test,
         "title": f"Trade-off on {file.name}",
         "subtitle": (
-            f"Predicts {table.target} (1 is {str(table.classes[1])!r}); protected attribute: "
+            f"Predicts {table.target} (1 is {str(table.classes[1])!r}); {outcome}; protected attribute: "
             f"{table.protected}; trained on {len(train):,} rows, measured on {len(test):,} others"
         ),
         "data": f"{file.name}, {len(table.labels):,} rows, SHA-256 {hash_file(file)}",
@@ -95,7 +101,7 @@ def tradeoff(
         estimator, X, y, sensitive_features=sensitive, measured_on=measured_on, backend=place
     )
     for model in family.models:
-        table.complete(model)
+        table.complete(model, good)
     family.save(out)
     bounds = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
     limited = any(bound is not None for bound in bounds.values())

@@ -112,6 +112,7 @@ def report_page(document: Mapping[str, Any]) -> str:
         ),
         columns=[(column["name"], column["role"], column["read_as"]) for column in data["columns"]],
         reasons=document["reasons"],
+        favours_positive=target["favourable"] == target["positive"],
         limited=any(limit is not None for limit in document["limits"].values()),
         notes=data["notes"],
         foot={

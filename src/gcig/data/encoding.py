@@ -26,7 +26,10 @@ OTHER = "<other>"  # the categories beyond the most frequent ones
 MAX_LEVELS = 100  # categories per column; a network learns little from rare categories
 _MIN_ROWS_FOR_OUTLIERS = 20  # in fewer rows, no row counts as an outlier
 _OUTLIER_SCALE = 100  # factor by which the most extreme 1 % of the rows may enlarge a standard deviation
-_IDENTIFYING = 0.8  # categories per row above which a column identifies people
+_IDENTIFYING = 0.8  # categories per row of a table above which a column identifies people
+# The same for rows to fit to. These may be a part of a table, and fewer rows repeat fewer categories: half of
+# a table with 0.8 categories per row, drawn from equally frequent ones, has 0.89 per row.
+_IDENTIFYING_PART = 0.95
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -170,7 +173,7 @@ class CategoryColumn:
                 "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
                 "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
             )
-        if _are_identifiers(len(levels), n_rows):
+        if _are_identifiers(len(levels), n_rows, _IDENTIFYING_PART):
             raise column_error(
                 name,
                 f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
@@ -375,13 +378,13 @@ def looks_like_identifier(column: pd.Series[Any]) -> bool:
     if pt.is_numeric_dtype(column.dtype) or is_date_column(column):
         return False
     texts = [str(value) for value in column.dropna().unique()]
-    if not _are_identifiers(len(texts), len(column)):
+    if not _are_identifiers(len(texts), len(column), _IDENTIFYING):
         return False
     return not are_dates(texts) and not are_ambiguous_dates(texts)
 
 
-def _are_identifiers(n_levels: int, n_rows: int) -> bool:
-    return n_levels > 100 and n_levels > _IDENTIFYING * n_rows
+def _are_identifiers(n_levels: int, n_rows: int, share: float) -> bool:
+    return n_levels > 100 and n_levels > share * n_rows
 
 
 def _most_frequent(

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from gcig._validation import InputError, check_features, check_labels, match_columns
+from gcig._validation import InputError, check_features, check_labels, count_cells, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
@@ -59,6 +59,7 @@ class _Learned:
     classes_: NDArray[Any]
     groups_: tuple[str, ...]
     baselines_: Encoded
+    cell_sizes_: Codes
     blocks_: Codes
     protected_columns_: tuple[str, ...]
     threshold_: float
@@ -89,6 +90,9 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         Names of the groups in the training data.
     baselines_ : array of shape (2, groups, p)
         Mean encoded row of every label and group in the training data.
+    cell_sizes_ : array of shape (2, groups)
+        Number of training rows of every label and group. Audits, evaluations and explanations leave out
+        groups with fewer than ``min_cell`` of a label.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
@@ -129,7 +133,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "csv_format_"),
-        *("favourable_", "group_names_", "column_kinds_"),
+        *("favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
@@ -316,6 +320,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         split = self._split_options()
         data, sums = encode_rows(rows, summary, folder, class_weight=self.class_weight, **split)
         self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
+        self.cell_sizes_ = summary.counts
         return self._train(self.train_network, network, data, split["seed"])
 
     def _fit_checked(
@@ -333,6 +338,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         rows = data.all
         means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
         self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
+        self.cell_sizes_ = count_cells(table.labels, table.groups)
         return self._train(train, network, data, split["seed"])
 
     def _split_options(self) -> dict[str, Any]:

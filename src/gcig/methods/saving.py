@@ -213,6 +213,9 @@ def _check_fits_together(model: "NetworkClassifier") -> None:
         )
     if not np.isfinite(model.baselines_).all():
         raise ValueError("baselines are not finite")
+    sizes = np.asarray(getattr(model, "cell_sizes_", np.ones((2, len(model.groups_)), dtype=np.int64)))
+    if sizes.shape != (2, len(model.groups_)) or sizes.dtype.kind != "i" or (sizes < 1).any():
+        raise ValueError("the sizes of the (label, group) cells are not counts of rows")
     # Methods without the parameter have other decision rules, and their threshold is NaN.
     decides = "threshold" in model.get_params(deep=False)
     if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):

@@ -204,7 +204,8 @@ class Sample:
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
         if own is None and sums is None:
             sums = sum_cells(rows, len(groups.names))
-        compared = comparable_groups(None if sums is None else sums.counts.numpy(), own, min_cell)
+        counts = adapted.baseline_counts if sums is None else sums.counts.numpy()
+        compared = comparable_groups(counts, own, min_cell)
         baselines = np.asarray(own if sums is None else cell_means(sums))[:, list(compared)]
         sample = cls(adapted, labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
@@ -246,14 +247,19 @@ class Sample:
 def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> tuple[int, ...]:
     """Return the positions of the groups whose references are compared.
 
-    These are the groups with ``min_cell`` reference rows of each label, by ``counts`` (2, groups), or those
-    with a reference among the model's own (2, groups, p). With ``min_cell`` = 1 all groups are compared: a
-    missing reference then makes GCIG NaN.
+    These are the groups with ``min_cell`` reference rows of each label, by ``counts`` (2, groups), which are
+    unknown of some models; if the model has references of its own (2, groups, p), only groups with one. With
+    ``min_cell`` = 1 all groups are compared: a missing reference then makes GCIG NaN.
+
+    >>> comparable_groups(np.array([[20, 3, 15], [30, 40, 11]]), None, 11)
+    (0, 2)
     """
+    conditions = []
+    if counts is not None:
+        conditions.append((np.asarray(counts) >= min_cell).all(axis=0) | (min_cell <= 1))
     if own is not None:
-        return tuple(np.flatnonzero(np.isfinite(own).all(axis=(0, 2))).tolist())
-    enough = (np.asarray(counts) >= min_cell).all(axis=0) | (min_cell <= 1)
-    return tuple(np.flatnonzero(enough).tolist())
+        conditions.append(np.isfinite(own).all(axis=(0, 2)))
+    return tuple(np.flatnonzero(np.all(conditions, axis=0)).tolist())
 
 
 def sum_cells(rows: EncodedRows, n_groups: int) -> CellSums:

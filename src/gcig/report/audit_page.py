@@ -29,7 +29,7 @@ from gcig.report.document import (
     page,
 )
 from gcig.report.explanation_page import rows_section
-from gcig.report.summaries import MEASURES, RATES, trade_off_figures
+from gcig.report.summaries import MEASURES, RATES, rate_names, trade_off_figures
 from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
 from gcig.report.trust import robustness_section
 
@@ -281,10 +281,8 @@ def _degeneracy(record: AuditRecord) -> str:
 
 def _rates_of(record: AuditRecord) -> dict[str, str]:
     """Return name -> field of the rates; the favourable rate takes the place of the selection rate."""
-    if record.subject.favourable == record.subject.positive:
-        return RATES
-    named = {"selection rate": ("favourable rate", "favourable_rate")}
-    return dict(named.get(name, (name, field)) for name, field in RATES.items())
+    names = rate_names(favours_positive=record.subject.favourable == record.subject.positive)
+    return {name: RATES.get(name, "favourable_rate") for name in names}
 
 
 def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
@@ -294,8 +292,8 @@ def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
     }
     return FigureBlock(
         charts.group_rates(rates, order=record.group_names),
-        "The base rate is the share of positive outcomes in the data; the other rates describe the model's "
-        "decisions. Lines are 95 % intervals.",
+        f"The base rate is the share of outcome '{record.subject.positive}' in the data; the other rates "
+        "describe the model's decisions. Lines are 95 % intervals.",
     )
 
 

@@ -183,21 +183,27 @@ def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Bloc
     return [FigureRow(figures), *tables] if shown else [Callout("note", "No fold was fitted.")]
 
 
-def _rates_figure(method: MethodSummary, order: Sequence[str], rows: str = "") -> FigureBlock:
+def _rates_figure(
+    method: MethodSummary, order: Sequence[str], rows: str = "", *, favours_positive: bool = True
+) -> FigureBlock:
     """Return the chart of the rates of every group; ``rows`` describes the rows in its caption."""
-    rates, title = summaries.pooled_rates(method.evaluations), f"Rates of each group: {method.label}"
+    rates = summaries.pooled_rates(method.evaluations, favours_positive=favours_positive)
+    title = f"Rates of each group: {method.label}"
     svg = charts.group_rates(rates, title=title, order=order)
     return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
 
 
-def _groups_table(method: MethodSummary, where: str = "over all folds") -> Table:
+def _groups_table(
+    method: MethodSummary, where: str = "over all folds", *, favours_positive: bool = True
+) -> Table:
     """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
-    rates, least = summaries.pooled_rates(method.evaluations), summaries.min_cell(method.evaluations)
+    rates = summaries.pooled_rates(method.evaluations, favours_positive=favours_positive)
+    least = summaries.min_cell(method.evaluations)
     rows: list[tuple[Value, ...]] = []
     for group, size in summaries.group_sizes(method.evaluations).items():
-        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in summaries.RATES)
+        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in rates)
         rows.append((group, rows_entry(size, least), *entries))
-    return Table(("group", "rows", *summaries.RATES), rows, f"{method.label} {where}")
+    return Table(("group", "rows", *rates), rows, f"{method.label} {where}")
 
 
 def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
@@ -219,6 +225,7 @@ def training_page(
     columns: Sequence[tuple[str, str, str]] = (),
     reasons: Sequence[str] = (),
     limited: bool = False,
+    favours_positive: bool = True,
     notes: Sequence[str] = (),
     foot: Mapping[str, str] | None = None,
 ) -> str:
@@ -226,12 +233,13 @@ def training_page(
 
     ``evaluations`` has the plain network first and the trained model last; a single model is described
     without a comparison. ``columns`` lists name, role and type of every column of the table, ``reasons`` the
-    limits that the trained model exceeds, and ``notes`` the decisions made while reading the table.
+    limits that the trained model exceeds, and ``notes`` the decisions made while reading the table;
+    ``favours_positive`` says whether the positive outcome is the favourable one.
     """
     found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
     label, last = list(evaluations.items())[-1]
     order = [*(group.group for group in last.groups), *evaluations]
-    trust = models_trust(evaluations)
+    trust, good = models_trust(evaluations), favours_positive
     return page(
         title,
         [
@@ -239,8 +247,11 @@ def training_page(
             Section(
                 "Groups: how does the model treat them?",
                 [
-                    FigureRow([_rates_figure(method, order) for method in found]),
-                    *(_groups_table(method, "on the held-out rows") for method in found),
+                    FigureRow([_rates_figure(method, order, favours_positive=good) for method in found]),
+                    *(
+                        _groups_table(method, "on the held-out rows", favours_positive=good)
+                        for method in found
+                    ),
                 ],
             ),
             *([Section("Trust: can GCIG be relied on?", trust)] if trust else []),
@@ -278,6 +289,8 @@ def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequen
         found = [interval_of(model.evaluations[0], field) for model in models]
         if field not in _OPTIONAL or any(math.isfinite(each.value) for each in found):
             name, reading = summaries.MEASURES[field]
+            if field == "gcig" and any(math.isfinite(each.low) for each in found):
+                reading += "; the interval takes the references as known, so that of an audit is wider"
             rows.append((name, *map(estimate, found), reading))
     return [
         summaries.trade_off_figures(

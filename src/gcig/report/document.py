@@ -162,7 +162,7 @@ def _environment() -> Environment:
         loader=PackageLoader("gcig.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: _printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -174,6 +174,11 @@ def _environment() -> Environment:
         "sort_value": sort_value,
     }
     return environment
+
+
+def _printable(text: str) -> str:
+    """Return text with its control characters visible, and without line breaks between number and %."""
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", visible(text))
 
 
 def _pack(text: str) -> str:

@@ -123,9 +123,8 @@ def rows_section(record: AuditRecord) -> Section:
     if views:
         blocks += [_PRIVACY, _choosing(record), RowExplorer(views)]
     else:
-        blocks.append(
-            Callout("note", "Reasons of single rows are not part of this audit; include_rows=True adds them.")
-        )
+        adding = "include_rows=True (gcig audit --include-rows) adds them"
+        blocks.append(Callout("note", f"Reasons of single rows are not part of this audit; {adding}."))
     return Section(heading, blocks)
 
 

@@ -30,7 +30,7 @@ MEASURES = {
     "f1": ("F1", "of the positive outcome; a constant prediction can score well"),
     "accuracy": ("Accuracy", "share of correct decisions"),
     "balanced_accuracy": ("Balanced accuracy", "accuracy with equal weight for both outcomes"),
-    "selection_rate": ("Selection rate", "share of positive decisions"),
+    "selection_rate": ("Selection rate", "share of rows with decision 1"),
     "eo_gap": ("EO gap", "sum of the groups' differences in true and false positive rates"),
     "eo_noise_floor": ("EO gap by chance", "average gap of an exactly fair model with as many rows"),
     "eo_worst": ("Larger of the two differences", "another convention for the EO gap"),
@@ -145,8 +145,13 @@ def find_front(methods: Sequence[MethodSummary]) -> list[bool]:
     return pareto_front([point if use else undefined for point, use in zip(points, usable, strict=True)])
 
 
-def pooled_rates(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, Interval]]:
-    """Return rate -> group -> estimate over the rows of all evaluations together."""
+def pooled_rates(
+    evaluations: Sequence[Evaluation], *, favours_positive: bool = True
+) -> dict[str, dict[str, Interval]]:
+    """Return rate -> group -> estimate over the rows of all evaluations together.
+
+    Unless the positive outcome is the favourable one, the favourable rate replaces the selection rate.
+    """
     least = min_cell(evaluations)
 
     def pooled(group: str, field: str) -> Interval:
@@ -154,7 +159,18 @@ def pooled_rates(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, Inter
         return pooled_rate(parts, field, least)
 
     groups = group_sizes(evaluations)
-    return {name: {group: pooled(group, field) for group in groups} for name, field in RATES.items()}
+    found = {name: {group: pooled(group, field) for group in groups} for name, field in RATES.items()}
+    if not favours_positive:
+        selected = found["selection rate"]
+        found["selection rate"] = {
+            g: Interval(1 - r.value, 1 - r.high, 1 - r.low) for g, r in selected.items()
+        }
+    return dict(zip(rate_names(favours_positive=favours_positive), found.values(), strict=True))
+
+
+def rate_names(*, favours_positive: bool) -> tuple[str, ...]:
+    """Return the names of the rates on a page: the selection rate may be one of the unfavourable outcome."""
+    return tuple("favourable rate" if n == "selection rate" and not favours_positive else n for n in RATES)
 
 
 def group_sizes(evaluations: Sequence[Evaluation]) -> dict[str, int]:

@@ -134,11 +134,11 @@ def estimate(interval: Interval, digits: int = 3) -> Entry:
 def rows_entry(n_rows: int | None, min_cell: int) -> Value:
     """Return the number of rows of a group; a suppressed group, which may have None, gets a remark instead.
 
-    >>> rows_entry(40, 11), rows_entry(None, 11).text, rows_entry(10, 11).text
-    (40, 'fewer than 11 rows: suppressed', 'fewer than 11 rows: suppressed')
+    >>> rows_entry(40, 11), rows_entry(None, 11).text, rows_entry(10, 11).detail
+    (40, 'suppressed', 'fewer than 11')
     """
     if n_rows is None or n_rows < min_cell:
-        return Entry(f"fewer than {min_cell} rows: suppressed", -1.0)
+        return Entry("suppressed", -1.0, f"fewer than {min_cell}")
     return n_rows
 
 

@@ -193,8 +193,8 @@ def _details(
     if point.number:
         blocks += [
             f"Compared with the plain network: {describe_step(record, plain, point)}",
-            f"Of {count(_PEOPLE)} people, {_people(point.gained)} get the positive decision that the plain "
-            f"network would not give them, and {_people(point.lost)} no longer get it.",
+            f"Of {count(_PEOPLE)} people, {_people(point.gained)} get decision 1, which the plain network "
+            f"would not give them, and {_people(point.lost)} no longer get it.",
         ]
     if previous is not None and previous.number and point.number:
         step = describe_step(record, previous, point)
@@ -224,4 +224,9 @@ def _trust(record: TradeOffRecord) -> Sequence[Block]:
         min(front, key=lambda point: point.evaluation.gcig),
         min(front, key=lambda point: point.gap),
     )
-    return models_trust({_name(point): point.evaluation for point in record.points if point in shown})
+    found = models_trust({_name(point): point.evaluation for point in record.points if point in shown})
+    return [
+        "GCIG relative to members compares the models of this page: it includes the noise of a few members, "
+        "so it is higher here than in an audit, which removes that noise.",
+        *found,
+    ]

@@ -17,7 +17,18 @@ OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
 _CURVES = 220.0  # height of a panel with curves
 _LEFT, _RIGHT = 52.0, svg.WIDTH - 14  # the ends of the axis below a trade-off or curves
-_NAME_ROOM = 14.0  # marks that are closer than this would have overlapping names
+_MARK_ROOM = 7.0  # half the width of a mark, with a margin
+_NAME_HEIGHT = 12.0
+_AROUND = (
+    (1, -1),
+    (-1, 1),
+    (-1, -1),
+    (1, 1),
+    (1, 0),
+    (-1, 0),
+    (0, -1),
+    (0, 1),
+)  # places of a name, best first
 _LINE, _PAIR_LINE = 26.0, 34.0  # heights of a reference's row with one model and with two
 _SHIFT = 7.0  # vertical distance of two models' marks from the middle of their row
 
@@ -117,14 +128,12 @@ def _trade_off_panel(
     )
     drawn: list[Markup] = []
     whiskers: list[Markup] = []
-    named: list[tuple[float, float]] = []  # marks with their name to the upper right
-    for p, limit in zip(points, limits, strict=True):
+    names = _place_names([(p.name, x(p.gap(measure)), y(p.auc)) for p in points])
+    for p, limit, place in zip(points, limits, names, strict=True):
         at = x(p.gap(measure)), y(p.auc)
         tooltip = f"{_full_name(p)}: {measure} {number(p.gap(measure))}, AUC {number(p.auc)}"
         mark = marks.draw(p.series, *at, hollow=p.collapsed, size=5.5, label=tooltip)
-        free = all(abs(at[0] - a) > _NAME_ROOM or abs(at[1] - b) > _NAME_ROOM for a, b in named)
-        named += [at] if free else []
-        drawn.append(_linked(mark, p, *at, above=free))
+        drawn.append(_linked(mark, p, *at, place))
         if not math.isnan(limit):  # an infinite limit reaches the end of the axis
             whiskers.append(svg.horizontal(at[1], at[0], x(limit), class_="grid whisker"))
         if not math.isnan(p.auc_low + p.auc_high):
@@ -140,16 +149,48 @@ def _trade_off_panel(
     )
 
 
-def _linked(mark: Markup, point: TradeOff, x: float, y: float, *, above: bool) -> Markup:
-    """Link a mark to its part of the page, with its name at the upper right or, unless ``above``, lower left.
+def _place_names(points: Sequence[tuple[str, float, float]]) -> list[tuple[float, float]]:
+    """Return the middle of the name of each (name, x, y): close to its mark, off other marks and names.
+
+    A name covers as little as possible and, if it can, is closer to its own mark than to others.
+    """
+    marks = [(x, y) for _, x, y in points]
+    taken = [(*mark, _MARK_ROOM, _MARK_ROOM) for mark in marks]
+    places = []
+
+    def cost(at: tuple[float, float, float], own: tuple[float, float]) -> tuple[float, bool]:
+        closest = min(marks, key=lambda mark: math.dist(mark, at[:2]))
+        return sum(_overlap(at, each) for each in taken), closest != own
+
+    for name, x, y in points:
+        half = svg.text_width(name) / 2 + 1
+        near = [
+            (x + dx * (half + _MARK_ROOM + far), y + dy * (_NAME_HEIGHT / 2 + _MARK_ROOM + far), half)
+            for far in (0.0, 7.0, 14.0)
+            for dx, dy in _AROUND
+        ]
+        best = min(near, key=lambda at: cost(at, (x, y)))  # the first of several
+        taken.append((best[0], best[1], best[2], _NAME_HEIGHT / 2))
+        places.append(best[:2])
+    return places
+
+
+def _overlap(name: tuple[float, float, float], other: tuple[float, float, float, float]) -> float:
+    """Return the area that a name (middle and half its width) shares with a box (middle and half sizes)."""
+    across = name[2] + other[2] - abs(name[0] - other[0])
+    up = _NAME_HEIGHT / 2 + other[3] - abs(name[1] - other[1])
+    return max(0.0, across) * max(0.0, up)
+
+
+def _linked(mark: Markup, point: TradeOff, x: float, y: float, place: tuple[float, float]) -> Markup:
+    """Link a mark to its part of the page, with its name at ``place``.
 
     A transparent circle makes the mark large enough for a finger.
     """
     if not point.target:
         return mark
     room = svg.element("circle", cx=x, cy=y, r=11, fill="transparent")
-    place, anchor = ((x + 8, y - 8), "start") if above else ((x - 8, y + 8), "end")
-    name = svg.text(point.name, *place, anchor=anchor, class_="strong")
+    name = svg.text(point.name, *place, anchor="middle", class_="strong")
     return svg.element("a", room, mark, name, href=f"#{point.target}")
 
 
