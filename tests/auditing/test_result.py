@@ -76,7 +76,7 @@ def test_model_card_begins_with_the_result_of_a_check() -> None:
 
 def test_the_page_is_written(tmp_path) -> None:
     found = example_audit(include_rows=True)
-    html = found.to_html(tmp_path / "audit.html", others=[example_audit(3)], max_gcig=0.05)
+    html = found.to_html(tmp_path / "audit.html", others=[example_audit(3)], check=found.check(max_gcig=0.05))
     assert (tmp_path / "audit.html").read_text("utf-8") == html
     assert found.record.verdict.headline.split(",")[0].replace("'", "&#39;") in html
 
