@@ -195,7 +195,7 @@ class AuditResult:
 
 def model_card(record: AuditRecord) -> str:
     """Return the section of a model card in Markdown; names from the user's table are escaped."""
-    subject, found, outcome = record.subject, record.procedural, record.outcome
+    found, outcome = record.procedural, record.outcome
     figures = {
         "GCIG": found.gcig,
         "GCIG with shuffled groups (noise floor)": found.noise_floor,
@@ -239,23 +239,7 @@ def model_card(record: AuditRecord) -> str:
         "### Cautions",
         "\n".join(f"- {markdown_text(line)}" for line in record.verdict.cautions),
         "### Provenance",
-        "\n".join(
-            f"- {name}: {markdown_text(str(value))}"
-            for name, value in (
-                ("Model", f"{subject.model_name} ({subject.model_kind})"),
-                ("Model SHA-256", subject.model_sha256 or "unknown"),
-                ("Data SHA-256", subject.data_sha256 or "unknown"),
-                ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
-                ("Protected attributes", ", ".join(subject.sensitive)),
-                ("Positive class", subject.positive),
-                ("Favourable class", subject.favourable),
-                ("Explained by", subject.explanation),
-                ("References", subject.reference),
-                ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
-                ("Software", ", ".join(f"{k} {v}" for k, v in subject.versions.items())),
-                ("Created", subject.created),
-            )
-        ),
+        "\n".join(f"- {name}: {markdown_text(value)}" for name, value in record.provenance.items()),
     ]
     return "\n\n".join(parts) + "\n"
 

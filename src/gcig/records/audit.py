@@ -11,6 +11,7 @@ from typing import Any
 
 from gcig.records.base import UNDEFINED, Interval, Record, flatten
 from gcig.records.explanation import RowExplanation
+from gcig.records.formatting import count, counted, number
 from gcig.records.trust import TRUST_NUMBERS, Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
@@ -278,3 +279,31 @@ class AuditRecord(Record):
     def group_names(self) -> list[str]:
         """Names of all groups, in the order that gives each its colour and mark on a page."""
         return [group.group for group in self.groups]
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What was audited, and how, as name -> text: the end of every report."""
+        subject = self.subject
+        own_rule = math.isnan(subject.threshold)
+        return {
+            "Model": f"{subject.model_name} ({subject.model_kind})",
+            "Model, SHA-256": subject.model_sha256 or "nothing to hash",
+            "Data, SHA-256": subject.data_sha256 or "nothing to hash",
+            "Rows": f"{count(subject.n_rows)}, {counted(subject.n_columns, 'column')}",
+            "Protected attributes": ", ".join(subject.sensitive),
+            "Positive class": subject.positive,
+            "Favourable class": subject.favourable,
+            "Decisions": "the model's own rule"
+            if own_rule
+            else f"a row is predicted positive from a probability of {number(subject.threshold)}",
+            "Reasons": subject.explanation,
+            "References": subject.reference,
+            **({} if subject.rows_sent is None else {"Rows sent to the model": count(subject.rows_sent)}),
+            "Definition of GCIG": ", ".join(
+                f"{name} = {value}" for name, value in subject.definition.items()
+            ),
+            "Suppression": f"rates of fewer than {counted(self.min_cell, 'row')}",
+            "Versions": ", ".join(f"{name} {version}" for name, version in subject.versions.items()),
+            "Created": subject.created,
+            "Record": f"schema {self.schema}",
+        }

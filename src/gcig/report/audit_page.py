@@ -1,7 +1,7 @@
 """The page of one audit: the verdict, the main figures, the comparison with other models, and decisions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gcig.records import AuditRecord
 from gcig.records.audit import GroupAudit
@@ -65,7 +65,7 @@ def audit_page(
         subtitle=f"{subject.model_kind}; {size}; "
         f"protected attribute: {protected}; {outcome}; {subject.created[:10]}",
         lead=_lead(record, check),
-        foot=_foot(record),
+        foot=record.provenance,
     )
 
 
@@ -200,33 +200,6 @@ def _unique_names(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return out
-
-
-def _foot(record: AuditRecord) -> dict[str, str]:
-    subject = record.subject
-    rule = (
-        f"a row is predicted positive from a probability of {number(subject.threshold)}"
-        if math.isfinite(subject.threshold)
-        else "the model's own rule"
-    )
-    return {
-        "Model": f"{subject.model_name} ({subject.model_kind})",
-        "Model, sha256": subject.model_sha256 or "nothing to hash",
-        "Data, sha256": subject.data_sha256 or "nothing to hash",
-        "Reasons": subject.explanation,
-        "References": subject.reference,
-        "Decisions": rule,
-        **({} if subject.rows_sent is None else {"Rows sent to the model": f"{subject.rows_sent:,}"}),
-        "Definition of GCIG": _listed(subject.definition),
-        "Suppression": f"rates of fewer than {counted(record.min_cell, 'row')}",
-        "Versions": _listed(subject.versions, " "),
-        "Created": subject.created,
-        "Record": f"schema {record.schema}",
-    }
-
-
-def _listed(values: Mapping[str, object], between: str = " = ") -> str:
-    return ", ".join(f"{name}{between}{value}" for name, value in values.items())
 
 
 def _outcome_section(record: AuditRecord, check: CheckResult | None) -> Section:
