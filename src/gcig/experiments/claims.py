@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from gcig.benchmark.results import method_label
 from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED, versions
 from gcig.experiments.run_folder import Results
-from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, finished, fold_test, make_table
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, fold_test, make_table
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.evaluation import is_ranked
@@ -30,9 +29,6 @@ from gcig.report.tables import Entry, Mark, Table, Value
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
-_NOTHING = pd.DataFrame(
-    index=pd.MultiIndex.from_arrays([[], []], names=FOLD_KEYS), columns=list(MEASURES), dtype=float
-)
 FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
 
@@ -43,21 +39,12 @@ class Evidence:
 
     results: Results
 
-    @cached_property
-    def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
-        """The fold means of every setting, by experiment, dataset, method and variant."""
-        found = {}
-        for experiment, frame in self.results.frames.items():
-            rows = finished(frame)
-            rows = rows.assign(collapsed=rows["collapsed"].astype(float))
-            for place, own in rows.groupby(["dataset", "method", "variant"]):
-                found[experiment, *place] = own.groupby(FOLD_KEYS)[list(MEASURES)].mean()
-        return found
-
     def folds_of(self, setting: Setting, experiment: str) -> pd.DataFrame:
         """Return one row per fold of a setting, with the means over its fits; empty without results."""
-        place = (experiment, setting.dataset, setting.method, setting.variant)
-        return self._settings.get(place, _NOTHING)
+        frames = self.results.frames
+        rows = setting.results(frames.get(experiment, frames["comparison"][:0]))
+        rows = rows.assign(collapsed=rows["collapsed"].astype(float))
+        return rows.groupby(FOLD_KEYS)[list(MEASURES)].mean()
 
     def folds(self, dataset: str, method: str) -> pd.DataFrame:
         """Return one row per fold of a method in the comparison."""
@@ -120,25 +107,15 @@ class Evidence:
         return correlation.correlate(points, kind)
 
 
-def shown(found: Interval, digits: int = 3) -> str:
-    """Format a value with its interval.
-
-    >>> shown(Interval(0.25, 0.2, 0.3))
-    '0.250 [0.200, 0.300]'
-    """
-    low, high = formatting.number(found.low, digits), formatting.number(found.high, digits)
-    return f"{formatting.number(found.value, digits)} [{low}, {high}]"
-
-
 def percent(found: Interval) -> str:
     """Format a relative change with its interval in percent.
 
     >>> percent(Interval(-0.5, -0.6, -0.4))
-    '\N{MINUS SIGN}50 % [\N{MINUS SIGN}60, \N{MINUS SIGN}40]'
+    '\N{MINUS SIGN}50 % (\N{MINUS SIGN}60 to \N{MINUS SIGN}40)'
     """
     value, low, high = (_points(100 * each) for each in (found.value, found.low, found.high))
     sign = "+" if found.value > 0 else ""
-    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" [{low}, {high}]")
+    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" ({low} to {high})")
 
 
 def _points(value: float) -> str:
