@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from gcig._arrays import Codes, Encoded, Floats
 from gcig._validation import InputError, check_features, check_labels, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
@@ -31,15 +32,7 @@ from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue, raise_if_diverged
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import (
-    CheckedTable,
-    Codes,
-    Encoded,
-    Floats,
-    TrainingData,
-    check_table,
-    training_data,
-)
+from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.distributed import shared_seed

@@ -9,12 +9,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from gcig._arrays import Codes, Encoded
 from gcig._validation import InputError
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
-from gcig.methods.training_data import Codes, Encoded
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from torch import Tensor
 
+from gcig._arrays import Encoded, Floats
 from gcig._validation import (
     Groups,
     InputError,
@@ -26,10 +27,6 @@ from gcig._validation import (
 from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
-
-Encoded = NDArray[np.float32]  # rows as the network sees them, (n, p)
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
