@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from gcig.records import AuditRecord
 from gcig.records.audit import GroupAudit
+from gcig.records.evaluation import describe_degeneracy
 from gcig.records.formatting import counted, describe_suppression, favourable_outcome, limits, number
 from gcig.records.limits import CheckResult
 from gcig.records.trade_off import pareto_front
@@ -208,7 +209,7 @@ def _outcome_section(record: AuditRecord, check: CheckResult | None) -> Section:
     return Section(
         "Outcome: do the decisions treat the groups equally?",
         [
-            *caution(_degeneracy(record)),
+            *caution(describe_degeneracy(record.outcome.collapsed, record.outcome.decides_alike)),
             FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
             _groups_table(record),
             _measures_table(record, None if check is None else check.limit("eo_gap")),
@@ -223,17 +224,6 @@ def _outcome_section(record: AuditRecord, check: CheckResult | None) -> Section:
             ),
         ],
     )
-
-
-def _degeneracy(record: AuditRecord) -> str:
-    """Say whether the model has collapsed or decides everyone alike; empty if it does neither."""
-    if record.outcome.collapsed:
-        what = "The model has collapsed: it ranks rows hardly better than chance."
-    elif record.outcome.decides_alike:
-        what = "The model gives nearly everyone the same decision; another threshold may separate them."
-    else:
-        return ""
-    return f"{what} Equal rates then say nothing in its favour."
 
 
 def _rates_of(record: AuditRecord) -> dict[str, str]:
