@@ -141,12 +141,3 @@ def test_a_check_needs_a_sound_limit() -> None:
     for limit in (-0.1, math.nan):
         with pytest.raises(InputError, match="at least 0"):
             AuditResult(record()).check(max_gcig=limit)
-
-
-def test_audits_of_schema_4_are_read_with_the_interval_that_gates_test() -> None:
-    found = example_audit()
-    data = json.loads(found.to_json())
-    procedural = data["procedural"]
-    fixed, wide = procedural.pop("gcig_fixed_references"), procedural["gcig"]
-    data["schema"], procedural["gcig"], procedural["gcig_resampled"] = 4, fixed, wide
-    assert AuditResult.from_json(json.dumps(data)).record == found.record

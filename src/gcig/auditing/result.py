@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
-from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, upgrade_audit
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.base import flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
 from gcig.records.limits import CheckResult, LimitCheck
@@ -22,7 +22,6 @@ from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
 if TYPE_CHECKING:
     import pandas as pd
 
-_EARLIER_SCHEMA = 4  # the oldest schema that can be read
 _CARD_COLUMNS = 10  # columns of the table that a model card or a notebook lists
 
 
@@ -142,14 +141,13 @@ class AuditResult:
         except (ValueError, RecursionError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
         schema = data.get("schema") if isinstance(data, dict) else None
-        if schema not in (_EARLIER_SCHEMA, AUDIT_SCHEMA):
+        if schema != AUDIT_SCHEMA:
             raise InputError(
-                f"This audit has schema {schema!r}, but this version of gcig reads schemas "
-                f"{_EARLIER_SCHEMA} and {AUDIT_SCHEMA}. "
+                f"This audit has schema {schema!r}, but this version of gcig reads schema {AUDIT_SCHEMA}. "
                 "Read it with the version that wrote it."
             )
         try:
-            record = AuditRecord.from_dict(upgrade_audit(data) if schema == _EARLIER_SCHEMA else data)
+            record = AuditRecord.from_dict(data)
             record.to_json()  # an infinite number cannot be written again
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error

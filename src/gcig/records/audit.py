@@ -194,18 +194,6 @@ class GcigAudit(Record):
         return here if math.isfinite(here) and abs(here - self.gcig.value) > 1e-9 else None
 
 
-def upgrade_audit(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of an audit of schema 4 as those of the current schema.
-
-    In schema 4, "gcig" has the interval with fixed references, and "gcig_resampled" the wider one.
-    """
-    found = dict(data["procedural"])
-    fixed, wide = (Interval.from_dict(found.pop(name, {})) for name in ("gcig", "gcig_resampled"))
-    gcig = fixed.combine(wide)
-    procedural = {**found, "gcig": gcig.to_dict(), "gcig_fixed_references": fixed.to_dict()}
-    return {**data, "procedural": procedural, "schema": AUDIT_SCHEMA}
-
-
 @dataclass(frozen=True, eq=False)
 class Verdict(Record):
     """The conclusion of an audit."""

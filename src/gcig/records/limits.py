@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from gcig.records.formatting import number
+
 
 @dataclass(frozen=True)
 class LimitCheck:
@@ -27,11 +29,11 @@ class LimitCheck:
         if self.upper:
             again = " with references estimated again" if self.figure == "gcig" else ""
             what = f"(upper limit of its interval{again}) "
-        result = f"{name} {what}{self.value:.4f} is {'above' if self.exceeded else 'at most'} {self.limit:g}"
+        relation = "above" if self.exceeded else "at most"
+        result = f"{name} {what}{number(self.value, 4)} is {relation} {self.limit:g}"
         if self.exceeded and self.by_chance >= self.limit:
-            result += (
-                f" (as is the {self.by_chance:.4f} that chance alone gives on these rows: use more rows)"
-            )
+            chance = number(self.by_chance, 4)
+            result += f" (as is the {chance} that chance alone gives on these rows: use more rows)"
         return result
 
 
