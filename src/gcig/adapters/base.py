@@ -148,7 +148,7 @@ def numeric_rows(X: Any, dtype: torch.dtype) -> tuple[Rows, tuple[str, ...]]:
         if text:
             raise InputError(
                 f"has columns that are not numeric: {listed(text)}, but this model takes numbers. Leave them "
-                "out (--drop) if they are no inputs; otherwise encode them, pass a pipeline that does, or "
+                "out (--drop) if they are not inputs; otherwise encode them, pass a pipeline that does, or "
                 "for a torch module pass preprocess=, a function or a fitted transformer from the table to "
                 "its inputs.",
                 argument="X",

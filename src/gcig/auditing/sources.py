@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def frame(self) -> pd.DataFrame | None:
-        """The rows as a table; None if they are no table, such as images."""
+        """The rows as a table; None if they are something else, such as images."""
         return check_features(self.table) if getattr(self.table, "ndim", 2) == 2 else None
 
     def take(self, places: Codes) -> Batch:

@@ -351,7 +351,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """Train a network, or a new one, on encoded rows, and set the learned attributes."""
         rows, device = data.all, data.all.inputs.device
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
-        with own_modes(device):  # training uses the tensors, also if the caller infers
+        with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             blocks = find_blocks(rows.inputs, origin)
             protected = protected_attributes(rows.inputs, rows.groups, blocks)
         self.blocks_ = blocks.cpu().numpy()

@@ -165,7 +165,7 @@ def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, 
     if sensitive_features is None:
         raise InputError(
             f"sensitive_features is missing: {reason}, so {type(model).__name__} needs the group of every "
-            f"row, also to predict. Pass sensitive_features=..., with groups of the training data: "
+            f"row to predict as well. Pass sensitive_features=..., with groups of the training data: "
             f"{', '.join(names[:10])}{' and others' if len(names) > 10 else ''}."
         )
     check_lengths(X=X, sensitive_features=sensitive_features)

@@ -112,7 +112,7 @@ class ColumnAudit(Record):
     share: float  # of the disparity; the shares of all columns add up to 1
     contribution: Interval  # to GCIG; the contributions of all columns add up to it
     profile: Mapping[str, float]  # group -> mean normalised attribution under its reference
-    towards: str  # the group under whose reference the column speaks most for the favourable class
+    towards: str  # the group relative to which the column adds most to the favourable class
     difference: float  # the largest minus the smallest value of the profile
     # 5 %, 25 %, 50 %, 75 % and 95 % quantile over rows of the difference of the normalised attributions: for
     # two groups, those under the second reference minus those under the first, in the direction of the
@@ -188,7 +188,7 @@ class GcigAudit(Record):
     def comparable(self) -> float | None:
         """GCIG with references from the audited rows, to compare with the noise floor; None if it is `gcig`.
 
-        The two differ if the model brings references of its own.
+        The two differ if the model has references of its own.
         """
         here = self.excess.value + self.noise_floor.value
         return here if math.isfinite(here) and abs(here - self.gcig.value) > 1e-9 else None
@@ -257,7 +257,7 @@ class AuditRecord(Record):
     def by_chance(self) -> dict[str, float]:
         """Expected GCIG and EO gap of a model without any disparity on these rows; NaN if not known.
 
-        GCIG is not known if the model brings references of its own: the noise floor has other references.
+        GCIG is not known if the model has references of its own: the noise floor has other references.
         """
         known = self.procedural.comparable is None
         floor = self.procedural.noise_floor.value if known else math.nan
