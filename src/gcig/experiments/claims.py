@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from gcig.benchmark.results import method_label
 from gcig.experiments import correlation, design
 from gcig.experiments.paper import FAIRX, PUBLISHED, versions
 from gcig.experiments.run_folder import Results
-from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, fold_test, make_table
+from gcig.experiments.settings import FOLD_KEYS, HIGHER_IS_BETTER, Setting, finished, fold_test, make_table
 from gcig.records import Interval, formatting
 from gcig.records.base import UNDEFINED
 from gcig.records.evaluation import is_ranked
@@ -29,6 +30,9 @@ from gcig.report.tables import Entry, Mark, Table, Value
 
 MIN_FOLDS = 3  # with two folds an interval is too wide to decide anything
 MEASURES = ("auc", "f1", "eo_gap", "gcig_raw", "gcig", "gcig_members", "collapsed")
+_NOTHING = pd.DataFrame(
+    index=pd.MultiIndex.from_arrays([[], []], names=FOLD_KEYS), columns=list(MEASURES), dtype=float
+)
 FEW = "fewer than three folds are finished"
 REPLICATED, NOT_REPLICATED, UNTESTABLE = "replicated", "not replicated", "cannot be tested"
 
@@ -39,12 +43,21 @@ class Evidence:
 
     results: Results
 
+    @cached_property
+    def _settings(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        """The fold means of every setting, by experiment, dataset, method and variant."""
+        found = {}
+        for experiment, frame in self.results.frames.items():
+            rows = finished(frame)
+            rows = rows.assign(collapsed=rows["collapsed"].astype(float))
+            for place, own in rows.groupby(["dataset", "method", "variant"]):
+                found[experiment, *place] = own.groupby(FOLD_KEYS)[list(MEASURES)].mean()
+        return found
+
     def folds_of(self, setting: Setting, experiment: str) -> pd.DataFrame:
         """Return one row per fold of a setting, with the means over its fits; empty without results."""
-        frames = self.results.frames
-        rows = setting.results(frames.get(experiment, frames["comparison"][:0]))
-        rows = rows.assign(collapsed=rows["collapsed"].astype(float))
-        return rows.groupby(FOLD_KEYS)[list(MEASURES)].mean()
+        place = (experiment, setting.dataset, setting.method, setting.variant)
+        return self._settings.get(place, _NOTHING)
 
     def folds(self, dataset: str, method: str) -> pd.DataFrame:
         """Return one row per fold of a method in the comparison."""
