@@ -20,7 +20,7 @@ SLOW = {
     "gcig.methods.onnx_export",
 }
 # Packages whose public names need an example, and the names that do not.
-PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report.displays")
+PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report")
 WITHOUT = {"gcig.__version__", "gcig.methods.METHODS"}
 
 

@@ -1,4 +1,4 @@
-"""What is imported when; a regression here is felt at every `gcig --help`."""
+"""Imports of each entry point; a regression here slows down every `gcig --help`."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def test_nothing_heavy_is_imported(code):
 
 
 def test_the_shell_is_imported_in_a_tenth_of_a_second():
-    """Of processor time, the best of three: other work on the machine must not count."""
+    """The lowest processor time of three runs counts, since other work on the machine must not."""
     code = "import time; import gcig.cli; print(time.process_time())"
     seconds = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)

@@ -1,4 +1,4 @@
-"""What a release contains: the sdist and the wheel, built for real, and the files around them."""
+"""Contents of a release: the sdist and the wheel, built for real, and the files around them."""
 
 import re
 import runpy

@@ -14,7 +14,7 @@ _NAMES = {  # by the module that defines them
     "adapters": "RemoteModel RemoteModelError adapt",
     "auditing.audits": "audit",
     "auditing.explanations": "explain",
-    "auditing.result": "AuditResult CheckResult",
+    "auditing.result": "AuditResult",
     "benchmark.comparison": "ComparisonResult compare",
     "core.definition": "Definition",
     "core.references": "GroupBaselines",
@@ -32,6 +32,7 @@ _NAMES = {  # by the module that defines them
     "metrics.evaluation": "evaluate",
     "persistence": "PersistenceError",
     "records": "Evaluation",
+    "records.limits": "CheckResult",
     "training.loop": "DivergenceError",
 }
 _HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from gcig.auditing.audits import audit as audit
     from gcig.auditing.explanations import explain as explain
     from gcig.auditing.result import AuditResult as AuditResult
-    from gcig.auditing.result import CheckResult as CheckResult
     from gcig.benchmark.comparison import ComparisonResult as ComparisonResult
     from gcig.benchmark.comparison import compare as compare
     from gcig.core.definition import Definition as Definition
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from gcig.metrics.evaluation import evaluate as evaluate
     from gcig.persistence import PersistenceError as PersistenceError
     from gcig.records import Evaluation as Evaluation
+    from gcig.records.limits import CheckResult as CheckResult
     from gcig.training.loop import DivergenceError as DivergenceError
 
 

@@ -46,11 +46,16 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Protected groups: ``codes`` (n,) into ``names``, and the ``attribute`` that defines them."""
+    """Protected groups: ``codes`` (n,) into ``names``, and the ``attributes`` that define them."""
 
     codes: NDArray[np.int64]
     names: tuple[str, ...]
-    attribute: str
+    attributes: tuple[str, ...]
+
+    @property
+    def attribute(self) -> str:
+        """The attributes as one name."""
+        return " & ".join(self.attributes)
 
 
 def warn_input(message: str, *, argument: str | None = None, column: str | None = None) -> None:
@@ -239,7 +244,7 @@ def check_groups(
             argument=what,
         )
     lookup = np.array([known.index(group) for group in found], dtype=np.int64)
-    return Groups(lookup[codes], tuple(known), " & ".join(map(str, frame.columns)))
+    return Groups(lookup[codes], tuple(known), tuple(map(str, frame.columns)))
 
 
 def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:

@@ -47,36 +47,23 @@ class PersistenceError(ValueError):
     """
 
 
-def as_plain(value: Any, where: str) -> Any:
-    """Copy a value to JSON's types, or raise an error that names the place of another type."""
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise PersistenceError(
-                f"{where} is {value}, which JSON does not have: store None, or put it into a tensor"
-            )
-        return float(value)
-    if isinstance(value, Mapping):
-        if others := {type(key).__name__ for key in value if not isinstance(key, str)}:
-            raise PersistenceError(
-                f"{where} has keys of type {', '.join(sorted(others))}: keys must be strings"
-            )
-        return {key: as_plain(item, f"{where}[{key!r}]") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    raise PersistenceError(f"{where} is a {type(value).__name__}: store plain values, or put it into tensors")
-
-
 def dump_json(value: Any) -> bytes:
     """Return JSON with sorted keys: equal values give equal bytes."""
-    # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
-    text = json.dumps(value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True)
+    try:
+        # ASCII can also hold a column name with a lone surrogate, from a badly decoded file.
+        text = json.dumps(
+            value, allow_nan=False, ensure_ascii=True, indent=1, sort_keys=True, default=_as_scalar
+        )
+    except (TypeError, ValueError) as error:
+        raise PersistenceError(f"a document of plain values is needed: {error}") from None
     return f"{text}\n".encode("ascii")
+
+
+def _as_scalar(value: Any) -> Any:
+    """Return a NumPy scalar as Python's."""
+    if not isinstance(value, np.bool_ | np.number):
+        raise TypeError(f"JSON has no type for a {type(value).__name__}")
+    return value.item()
 
 
 def parse_json(data: bytes, path: Path) -> dict[str, Any]:
@@ -297,7 +284,7 @@ def fingerprint(document: Mapping[str, Any], tensors: Arrays) -> str:
 
 
 def _content(document: Mapping[str, Any], tensors: Arrays) -> dict[str, bytes]:
-    return {DOCUMENT: dump_json(as_plain(document, "document")), TENSORS: dump_tensors(tensors)}
+    return {DOCUMENT: dump_json(document), TENSORS: dump_tensors(tensors)}
 
 
 def load_folder(path: AnyPath, *, kind: str | None = None) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

@@ -85,7 +85,7 @@ class TestTorch:
 
     def test_several_outputs_need_a_score(self) -> None:
         model = nn.Linear(4, 2)
-        with pytest.raises(InputError, match=r"shape \(2, 2\).*score="):
+        with pytest.raises(InputError, match=r"gave \(2, 2\).*score="):
             adapt(model, X)
         adapted = adapt(model, X, score=lambda out: out[:, 1] - out[:, 0])
         with torch.no_grad():
@@ -97,7 +97,7 @@ class TestTorch:
             def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
                 return rows.sum(1), rows
 
-        with pytest.raises(InputError, match="type tuple"):
+        with pytest.raises(InputError, match="gave tuple for 2 rows"):
             adapt(Pair(), X)
         assert adapt(Pair(), X, score=lambda out: out[0]).scores(X).shape == (50,)
 

@@ -1,4 +1,4 @@
-"""What changed between two audits, and whether that is more than chance."""
+"""Changes between two audits, and whether they are more than chance."""
 
 import math
 import re

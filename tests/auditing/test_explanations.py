@@ -146,6 +146,19 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     assert gcig.explain(fitted, table.iloc[[3]]).record.hidden == ("kind",)
 
 
+def test_a_protected_column_may_have_an_ampersand_in_its_name() -> None:
+    """Named in the call, it is hidden although it does not reveal the groups of the reference."""
+    table = X.assign(**{"age & sex": np.random.default_rng(0).normal(size=len(X))})
+    model = LogisticRegression().fit(table, Y)
+    named = SEX.iloc[[3]].rename("age & sex")
+    found = gcig.explain(model, table.iloc[[3]], reference=(table, Y, SEX), sensitive_features=named)
+    assert found.record.hidden == ("age & sex",)
+    audited = gcig.audit(
+        model, table, Y, sensitive_features=SEX.rename("age & sex"), n_bootstrap=9, n_shuffles=9
+    )
+    assert audited.record.subject.sensitive == ("age & sex",)
+
+
 def test_neighbours_of_the_own_group_are_not_nearer_because_of_a_protected_column() -> None:
     table = X.assign(kind=SEX)
 

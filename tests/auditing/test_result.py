@@ -76,7 +76,7 @@ def test_model_card_begins_with_the_result_of_a_check() -> None:
 
 def test_the_page_is_written(tmp_path) -> None:
     found = example_audit(include_rows=True)
-    html = found.to_html(tmp_path / "audit.html", others=[example_audit(3)], max_gcig=0.05)
+    html = found.to_html(tmp_path / "audit.html", others=[example_audit(3)], check=found.check(max_gcig=0.05))
     assert (tmp_path / "audit.html").read_text("utf-8") == html
     assert found.record.verdict.headline.split(",")[0].replace("'", "&#39;") in html
 
@@ -141,12 +141,3 @@ def test_a_check_needs_a_sound_limit() -> None:
     for limit in (-0.1, math.nan):
         with pytest.raises(InputError, match="at least 0"):
             AuditResult(record()).check(max_gcig=limit)
-
-
-def test_audits_of_schema_4_are_read_with_the_interval_that_gates_test() -> None:
-    found = example_audit()
-    data = json.loads(found.to_json())
-    procedural = data["procedural"]
-    fixed, wide = procedural.pop("gcig_fixed_references"), procedural["gcig"]
-    data["schema"], procedural["gcig"], procedural["gcig_resampled"] = 4, fixed, wide
-    assert AuditResult.from_json(json.dumps(data)).record == found.record

@@ -159,7 +159,7 @@ def test_cautions() -> None:
         "3 rows",
         "40 %",
         "standard error",
-        "ranks cases hardly better than chance",
+        "ranks rows hardly better than chance",
         "fewer than 7 rows",
         "label 1 in group 'tiny'",
         "sample of 1,234 rows",
@@ -184,4 +184,4 @@ def test_equal_rates_for_lack_of_decisions_are_not_clear():
     assert outcome_status(EVEN) == "clear"
     assert outcome_status(alike) == "inconclusive"
     cautions = write_verdict(replace(RECORD, outcome=replace(RECORD.outcome, decides_alike=True))).cautions
-    assert any("same decision at its threshold" in line and "another threshold" in line for line in cautions)
+    assert any("everyone alike at its threshold" in line and "another threshold" in line for line in cautions)

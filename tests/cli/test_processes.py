@@ -103,7 +103,7 @@ def test_ctrl_c_leaves_no_partial_model(loans_csv, tmp_path):
 
 @pytest.mark.slow
 def test_the_path_of_a_new_user(tmp_path):
-    """From an empty folder with a file to a report, decisions and an audit."""
+    """Run all commands of a first session, starting with one file in an empty folder."""
     make_raw_loans(800).to_csv(tmp_path / "loans.csv", index=False)
 
     def gcig(*arguments, code=0):

@@ -116,7 +116,7 @@ def test_steps_are_chosen_on_at_least_128_rows(monkeypatch, n, rows):
 
 
 class HalfSquare(nn.Module):
-    """From 0 to 1, the right Riemann sum of n steps is off by 1 / (n + 1) of its value."""
+    """The right Riemann sum of n steps from 0 to 1 is off by 1 / (n + 1) of its value."""
 
     def forward(self, x):
         return 0.5 * x[:, 0].square()

@@ -189,7 +189,7 @@ def test_starting_from_cells_is_starting_from_their_rows(hidden, activation, n_s
 @pytest.mark.parametrize("hidden", [(8,), (8, 6)], ids=len)
 @ACTIVATION
 def test_single_precision_survives_short_paths(activation, hidden, distance):
-    """Where the ends of a path nearly meet, a secant is nearly 0/0."""
+    """A secant is nearly 0/0 if the ends of a path nearly meet."""
     module, inputs, references = make_problem(hidden, activation, n=16)
     references = inputs + distance * references
     unit = (references - inputs).abs().mean().clamp(min=1e-30)

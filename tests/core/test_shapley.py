@@ -167,7 +167,7 @@ def test_calls_are_bounded_and_chunks_do_not_matter() -> None:
 @pytest.mark.parametrize("columns", [3, 12])
 @pytest.mark.parametrize("random", [False, True])
 def test_rows_are_counted_as_they_are_explained(columns: int, random: bool) -> None:
-    """Whether coalitions are enumerated or sampled; what is counted adds up to the rows."""
+    """The counts add up to the rows, for enumerated and for sampled coalitions."""
     rows, counted = np.random.default_rng(0).normal(size=(40, columns)), []
     shapley_values(
         lambda x: x.sum(axis=1),

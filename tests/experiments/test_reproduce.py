@@ -313,9 +313,9 @@ def test_names_do_not_become_markup():
 
 
 def test_requests_are_checked():
-    with pytest.raises(InputError, match="folds must be at least 2"):
+    with pytest.raises(InputError, match="folds must be an integer from 2"):
         Request.of(folds=1)
-    with pytest.raises(InputError, match="there is no nobody"):
+    with pytest.raises(InputError, match="there is no method 'nobody'"):
         Request.of(methods=["nobody"])
     with pytest.raises(ValueError, match="'adlut' is not a registered dataset"):
         Request.of(datasets=["adlut"])

@@ -84,7 +84,7 @@ def test_fault_26_a_full_disk_in_the_middle_of_a_run(shell, loans_csv, disk):
 @pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["full", "read-only"])
 def test_fault_26_kills_of_two_drivers_on_a_disk_in_trouble(disk, trouble):
-    """What was acknowledged stays, and the run can be finished once there is space again."""
+    """Acknowledged results stay, and the run can be finished once there is space again."""
     done = subprocess.run(
         [sys.executable, "-m", "support.two_drivers", str(disk.path / "run"), "50", "1", trouble],
         cwd=TESTS,

@@ -1,4 +1,4 @@
-"""What goes wrong with models in the field, fault by fault: a clear message, and a state that can be used."""
+"""Faults of models in the field, one by one: a clear message, and a state that can be used."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a notebook shows of results: short tables, nothing that runs, no row of a person."""
+"""Results in notebooks: short tables, nothing that runs, no row of a person."""
 
 from html.parser import HTMLParser
 

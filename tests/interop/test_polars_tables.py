@@ -27,7 +27,7 @@ def as_polars(column):
 
 @pytest.fixture(scope="module")
 def in_polars(credit):
-    """The same with nulls, categoricals and booleans of polars."""
+    """Return the table in polars, with its nulls, categoricals and booleans."""
     X, y, sex = credit
     table = pl.DataFrame({name: as_polars(X[name]) for name in X})
     table = table.with_columns(pl.col("purpose").cast(pl.Categorical))

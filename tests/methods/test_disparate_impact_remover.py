@@ -224,7 +224,7 @@ def test_groups_that_are_missing_unknown_or_without_values():
     with pytest.raises(InputError, match="sensitive_features is missing"):
         DisparateImpactRemover().fit(biased.X)
     remover = DisparateImpactRemover().fit(biased.X, sensitive_features=biased.groups)
-    with pytest.raises(InputError, match=r"also to predict\. Pass sensitive_features=.* f, m"):
+    with pytest.raises(InputError, match=r"row to predict as well\. Pass sensitive_features=.* f, m"):
         remover.transform(biased.X)
     with pytest.raises(InputError, match="groups that were not in training: 'x'"):
         remover.transform(biased.X[:1], sensitive_features=["x"])

@@ -55,10 +55,10 @@ def test_frozen_layers_are_fine_as_long_as_something_can_be_trained():
 @pytest.mark.parametrize(
     ("module", "n_inputs", "message"),
     [
-        (nn.Linear(4, 1), 3, "module cannot take rows of 3 encoded columns.*shapes"),
-        (nn.Linear(3, 2), 3, r"one logit per row.*returned \(2, 2\) for 2 rows.*b - a"),
-        (Applied(torch.sum), 3, r"one logit per row.*returned \(\)"),
-        (Applied(lambda out: (out, out)), 3, "one logit per row.*returned tuple"),
+        (nn.Linear(4, 1), 3, "module does not take rows of 3 numbers.*shapes"),
+        (nn.Linear(3, 2), 3, r"one logit per row.*gave \(2, 2\) for 2 rows.*b - a"),
+        (Applied(torch.sum), 3, r"one logit per row.*gave \(\)"),
+        (Applied(lambda out: (out, out)), 3, "one logit per row.*gave tuple"),
         (Applied(lambda out: out.detach()), 3, "not differentiable"),
         (Applied(lambda out: (out > 0).float()), 3, "not differentiable"),
         (nn.Flatten(0), 1, "no parameters that require gradients"),

@@ -40,7 +40,7 @@ def saved(model, tmp_path):
 
 
 def rewritten(folder, change, kind="gcig-model"):
-    """The same model with a changed document, and checksums that fit: by someone who knows the format."""
+    """Change the document of a model and make its checksums fit, as someone who knows the format can."""
     document, tensors = load_folder(folder)
     change(document, tensors)
     save_folder(folder, document, tensors, kind=kind)

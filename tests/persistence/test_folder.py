@@ -165,13 +165,12 @@ def test_numpy_scalars_and_tuples_become_plain(tmp_path):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"a": [1, {"b": math.nan}]}, r"document\['a'\]\[1\]\['b'\] is nan"),
-        ({"a": -math.inf}, r"document\['a'\] is -inf"),
-        ({"a": {1: 2}}, r"document\['a'\] has keys of type int"),
-        ({"a": {1, 2}}, r"document\['a'\] is a set"),
-        ({"a": np.zeros(2)}, r"document\['a'\] is a ndarray: .* tensors"),
-        ({"a": np.datetime64("2020-01-01")}, r"document\['a'\] is a date"),
-        ({"a": print}, r"document\['a'\] is a builtin_function_or_method"),
+        ({"a": [1, {"b": math.nan}]}, "Out of range float values"),
+        ({"a": -math.inf}, "Out of range float values"),
+        ({"a": {1, 2}}, "JSON has no type for a set"),
+        ({"a": np.zeros(2)}, "JSON has no type for a ndarray"),
+        ({"a": np.datetime64("2020-01-01")}, "JSON has no type for a datetime64"),
+        ({"a": print}, "JSON has no type for a builtin_function_or_method"),
     ],
 )
 def test_documents_that_json_cannot_hold(tmp_path, document, message):

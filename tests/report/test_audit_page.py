@@ -12,9 +12,13 @@ from support.audit_records import HOSTILE, example, explained, hostile, undefine
 from support.pages import Page
 
 
+def limited(record, **limits):
+    return audit_page(record, check=AuditResult(record).check(**limits))
+
+
 @pytest.fixture(scope="module")
 def read():
-    return Page(audit_page(example(), max_gcig=0.05, max_eo_gap=0.1))
+    return Page(limited(example(), max_gcig=0.05, max_eo_gap=0.1))
 
 
 def test_the_verdict_comes_first_then_the_figures_then_the_sections(read):
@@ -182,11 +186,10 @@ def test_a_limit_that_chance_alone_exceeds_says_so():
     record = example()
     floor = record.procedural.noise_floor.value
     assert floor < record.procedural.gcig.value
-    small = Page(audit_page(record, max_gcig=floor / 2)).text
-    assert f"So is the {floor:.3f} that chance alone gives on these rows: audit more of them." in small
-    assert "audit more of them" not in Page(audit_page(record, max_gcig=floor * 1.01)).text
-    check = AuditResult(record).check(max_gcig=floor / 2)
-    assert f"(as is the {floor:.4f} that chance alone gives on these rows: use more rows)" in str(check)
+    why = f"(as is the {floor:.4f} that chance alone gives on these rows: use more rows)"
+    assert why in Page(limited(record, max_gcig=floor / 2)).text
+    assert "use more rows" not in Page(limited(record, max_gcig=floor * 1.01)).text
+    assert why in str(AuditResult(record).check(max_gcig=floor / 2))
     assert "chance" not in str(AuditResult(record).check(max_gcig=floor * 1.01))
 
 
@@ -228,13 +231,25 @@ def test_small_groups_do_not_flatten_the_histograms_of_the_others():
 
 def test_an_exceeded_limit_sets_the_status():
     clear = replace(example(), verdict=Verdict("clear", "No material dependence was found."))
-    text = Page(audit_page(clear, max_gcig=0.1)).text
-    assert "Limit exceeded" in text
-    assert "GCIG is 0.164, above the limit of 0.100." in text
+    text = Page(limited(clear, max_gcig=0.1)).text
+    assert "Failed" in text
+    assert "GCIG 0.1640 is above 0.1." in text
     assert "No disparity found" not in text
-    within = Page(audit_page(clear, max_gcig=0.17)).text
-    assert "Limit exceeded" not in within
-    assert "Limit exceeded" in Page(audit_page(clear, max_gcig=0.17, conservative=True)).text
+    within = Page(limited(clear, max_gcig=0.17)).text
+    assert "Failed" not in within
+    assert "Failed" in Page(limited(clear, max_gcig=0.17, conservative=True)).text
+
+
+def test_the_page_of_a_failed_check_says_why_although_no_limit_is_exceeded():
+    record = example()
+    collapsed = replace(record, outcome=replace(record.outcome, collapsed=True))
+    text = Page(limited(collapsed, max_gcig=1.0)).text
+    assert "Failed" in text
+    assert "The model collapsed: it ranks rows hardly better than chance." in text
+    alike = replace(record, outcome=replace(record.outcome, decides_alike=True))
+    text = Page(limited(alike, max_eo_gap=1.0)).text
+    assert "Limits inconclusive" in text
+    assert "Everyone gets the same decision at this threshold" in text
 
 
 def test_one_interval_of_gcig_is_shown_the_one_that_limits_are_compared_with():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from gcig.auditing import AuditResult
 from gcig.records import Interval
 from gcig.report.audit_page import audit_page
 from gcig.report.comparison_page import comparison_page, training_page
@@ -25,7 +26,11 @@ def with_references():
 
 
 PAGES = {
-    "audit": lambda: audit_page(with_references(), [other()], max_gcig=0.05, max_eo_gap=0.1),
+    "audit": lambda: audit_page(
+        with_references(),
+        [other()],
+        check=AuditResult(with_references()).check(max_gcig=0.05, max_eo_gap=0.1),
+    ),
     "many-groups": lambda: audit_page(example(groups=tuple(f"group number {i}" for i in range(12)))),
     "long-names": lambda: audit_page(
         example(groups=tuple(f"employment=self-employed-{i} & nationality=other" for i in range(6)))

@@ -51,7 +51,7 @@ def parsed(svg):
 
 
 def inside(root):
-    """Whether every mark is inside the picture."""
+    """Return whether every mark is inside the picture."""
     height = float(root.get("height"))
     for node in root.iter(f"{SVG}circle"):
         if not (0 <= float(node.get("cx")) <= WIDTH and 0 <= float(node.get("cy")) <= height):

@@ -82,7 +82,7 @@ class ReplayedStep:
 
 
 class ExecutedStep(ReplayedStep):
-    """The same steps, without a recording."""
+    """A step that is run without a recording."""
 
     def __call__(self, rows):
         self.load()

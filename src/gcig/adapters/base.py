@@ -157,7 +157,7 @@ def numeric_rows(X: Any, dtype: torch.dtype, *, prepared: bool = False) -> tuple
         if text:
             raise InputError(
                 f"has columns that are not numeric: {listed(text)}, but this model takes numbers. Leave them "
-                "out (--drop) if they are no inputs; otherwise encode them, pass a pipeline that does, or "
+                "out (--drop) if they are not inputs; otherwise encode them, pass a pipeline that does, or "
                 "for a torch module pass preprocess=, a function or a fitted transformer from the table to "
                 "its inputs.",
                 argument="X",

@@ -66,7 +66,17 @@ class TorchModel(DifferentiableModel):
         steps: list[nn.Module] = [model if score is None else Scored(model, score)]
         if rows.ndim != 2:
             steps.insert(0, nn.Unflatten(1, rows.shape[1:]))
-        if _check_output(nn.Sequential(*steps), flat[[0, -1]]) == 2:
+        exported = any(isinstance(part, torch.fx.GraphModule) for part in model.modules())
+        fixed = " If it was exported for a fixed number of rows, use dynamic_shapes=({0: Dim.AUTO},)."
+        n_dimensions = check_output(
+            nn.Sequential(*steps),
+            flat[[0, -1]],
+            argument="model",
+            columns="Pass the columns that it was trained with (the shell leaves out others with --drop), or "
+            f"preprocess=, a function from the table to the module's inputs.{fixed if exported else ''}",
+            score="Pass score=, a function from output to logit, such as lambda out: out[:, 1] - out[:, 0].",
+        )
+        if n_dimensions == 2:
             steps.append(nn.Flatten(0))
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
         if origin is None:
@@ -147,34 +157,36 @@ def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _check_output(module: nn.Module, rows: Rows) -> int:
-    """Check that the module gives one logit per row, and return its number of output dimensions, 1 or 2."""
+def check_output(module: nn.Module, rows: Rows, *, argument: str, columns: str, score: str) -> int:
+    """Check that a module gives one differentiable logit per row; return the dimensions of its output.
+
+    Messages name the module by ``argument``. ``columns`` and ``score`` say what to do if the module does not
+    take the rows, and if it does not give one logit per row.
+    """
     inputs = to_tensor(rows, module).requires_grad_()
     with evaluating(module), torch.enable_grad():
         try:
             output = module(inputs)
         except Exception as error:  # a module may raise anything
-            exported = any(isinstance(part, torch.fx.GraphModule) for part in module.modules())
-            fixed = " If it was exported for a fixed number of rows, use dynamic_shapes=({0: Dim.AUTO},)."
             raise InputError(
-                f"model: the module does not take rows of {rows.shape[1]} numbers: {str(error).rstrip('.')}. "
-                "Pass the columns that it was trained with (the shell leaves out others with --drop), or "
-                "preprocess=, a function from the table to the module's inputs."
-                f"{fixed if exported else ''}"
+                f"does not take rows of {rows.shape[1]} numbers ({type(error).__name__}: "
+                f"{str(error).rstrip('.')}). {columns}",
+                argument=argument,
             ) from error
-        shape = tuple(output.shape) if isinstance(output, Tensor) else None
-        if shape not in ((2,), (2, 1)):
-            got = f"type {type(output).__name__}" if shape is None else f"shape {shape}"
+        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        if found not in ((len(rows),), (len(rows), 1)):
             raise InputError(
-                f"model: for 2 rows the module returned an output of {got}, but one logit per row is needed. "
-                "Pass score=, a function from output to logit, such as lambda out: out[:, 1] - out[:, 0]."
+                f"must give one logit per row, shape (n,) or (n, 1), but gave {found} for {len(rows)} rows. "
+                f"{score}",
+                argument=argument,
             )
         gradient = None
         if output.requires_grad:
             (gradient,) = torch.autograd.grad(output.sum(), inputs, allow_unused=True)
     if gradient is None:
         raise InputError(
-            "model: the module's output is not differentiable in its input. Remove detach(), no_grad(), "
-            "rounding or argmax from its forward, or adapt the part of it that gives the logit."
+            "has an output that is not differentiable in its input. Remove detach(), no_grad(), rounding or "
+            "argmax from its forward, or use the part of it that gives the logit.",
+            argument=argument,
         )
     return int(output.ndim)

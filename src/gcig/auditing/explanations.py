@@ -144,14 +144,15 @@ def explain(
     named_classes = known.classes if classes is None else classes
     negative, positive = map(str, named_classes)
     good = check_favourable(favourable, named_classes, model)
-    named_attributes = groups.attribute.split(" & ") if groups else ()
     describer = RowDescriber(
         comparison,
         names=known.names,
         classes=(negative, positive),
         favourable=good,
         threshold=adapted.threshold if threshold is None else threshold,
-        hidden=frozenset() if include_protected else protected_columns(model, known.source, named_attributes),
+        hidden=frozenset()
+        if include_protected
+        else protected_columns(model, known.source, groups.attributes if groups else ()),
         shows_groups=include_protected,
     )
     index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))

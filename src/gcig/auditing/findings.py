@@ -151,7 +151,7 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
 def _find_proxies(source: Source) -> tuple[str, ...]:
     """Return the columns that determine the group in the first batch; none if the rows are not a table."""
     first = next(source.batches())
-    groups = Groups(first.rows.groups.astype(np.int64), source.group_names, " & ".join(source.attributes))
+    groups = Groups(first.rows.groups.astype(np.int64), source.group_names, source.attributes)
     return () if first.frame is None else find_proxy_columns(first.frame, groups)
 
 

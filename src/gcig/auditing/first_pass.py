@@ -21,6 +21,7 @@ from gcig.auditing.sources import iterate
 from gcig.auditing.subject import Audited, Options
 from gcig.core.definition import Definition
 from gcig.core.references import CellSums
+from gcig.metrics.intervals import Draws
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import quotient
 from gcig.metrics.reasons import Comparison
@@ -90,9 +91,10 @@ class BaselineSums:
         out = np.full((n_draws, *self.means.shape), np.nan)
         for label, group in np.argwhere(self.counts > 0).tolist():
             blocks = self._of_cell[label][group]
-            even = np.full(len(blocks.counts), 1 / len(blocks.counts))
-            taken = self.rng.multinomial(len(even), even, size=n_draws).astype(np.float64)
-            out[:, label, group] = quotient(taken @ blocks.sums, (taken @ blocks.counts)[:, None])
+            draws = Draws(len(blocks.counts), n_draws, self.rng)
+            out[:, label, group] = quotient(
+                draws.resample(blocks.sums), draws.resample(blocks.counts[:, None])
+            )
         return out
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
-from gcig.records.audit import AUDIT_SCHEMA, AuditRecord, upgrade_audit
+from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.base import flatten, make_frame
 from gcig.records.formatting import estimate, html_table, limits, percent, shown
+from gcig.records.limits import CheckResult, LimitCheck
 from gcig.records.trust import describe_trust
 from gcig.report import tables
 from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
@@ -21,101 +22,7 @@ from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
 if TYPE_CHECKING:
     import pandas as pd
 
-_EARLIER_SCHEMA = 4  # the oldest schema that can be read
 _CARD_COLUMNS = 10  # columns of the table that a model card or a notebook lists
-
-
-@dataclass(frozen=True)
-class LimitCheck:
-    """One figure ("gcig" or "eo_gap") compared with the largest value that passes."""
-
-    figure: str
-    value: float  # NaN if the figure is undefined
-    limit: float
-    upper: bool = False  # whether the value is the upper limit of the 95 % interval
-    by_chance: float = math.nan  # what a model without any disparity shows on these rows, if known
-
-    @property
-    def exceeded(self) -> bool:
-        """True if the value is above the limit."""
-        return self.value > self.limit
-
-    def __str__(self) -> str:
-        name = {"gcig": "GCIG", "eo_gap": "equalized odds gap"}[self.figure]
-        if math.isnan(self.value):
-            return f"{name} is not defined on these rows"
-        what = ""
-        if self.upper:
-            again = " with references estimated again" if self.figure == "gcig" else ""
-            what = f"(upper limit of its interval{again}) "
-        result = f"{name} {what}{self.value:.4f} is {'above' if self.exceeded else 'at most'} {self.limit:g}"
-        if self.exceeded and self.by_chance >= self.limit:
-            result += (
-                f" (as is the {self.by_chance:.4f} that chance alone gives on these rows: use more rows)"
-            )
-        return result
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """The comparison of an audit with limits.
-
-    Attributes
-    ----------
-    checks : tuple of LimitCheck
-        The figures that have limits.
-    collapsed : bool
-        Whether the model no longer ranks; it then fails.
-    decides_alike : bool
-        Whether the model decides everyone alike; a limit on the equalized odds gap is then inconclusive.
-
-    Examples
-    --------
-    >>> result = CheckResult((LimitCheck("gcig", 0.07, 0.05),))
-    >>> print(result)
-    failed: GCIG 0.0700 is above 0.05
-    >>> bool(result)
-    False
-    """
-
-    checks: tuple[LimitCheck, ...]
-    collapsed: bool = False
-    decides_alike: bool = False
-
-    @property
-    def passed(self) -> bool:
-        """True if the model ranks, no limit is exceeded and every figure that has a limit is conclusive."""
-        return not self.failed and all(map(self._is_conclusive, self.checks))
-
-    @property
-    def failed(self) -> bool:
-        """True if the model collapsed or a limit is exceeded."""
-        return self.collapsed or any(check.exceeded for check in self.checks)
-
-    @property
-    def inconclusive(self) -> bool:
-        """True if nothing fails, but a limited figure is undefined, or 0 because all decisions are equal."""
-        return not self.passed and not self.failed
-
-    def _is_conclusive(self, check: LimitCheck) -> bool:
-        return not math.isnan(check.value) and not (self.decides_alike and check.figure == "eo_gap")
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """One line for each figure that has a limit, and one for a model that does not rank or decide."""
-        lines = [str(check) for check in self.checks]
-        if self.collapsed:
-            lines.append("the model collapsed: it ranks rows hardly better than chance")
-        elif self.decides_alike and any(check.figure == "eo_gap" for check in self.checks):
-            lines.append("everyone gets the same decision at this threshold, so the gap says nothing")
-        return tuple(lines)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        word = "failed" if self.failed else "passed" if self.passed else "inconclusive"
-        return f"{word}: {'; '.join(self.reasons)}"
 
 
 def _is_limit(value: Any) -> bool:
@@ -176,9 +83,7 @@ class AuditResult:
         path: str | Path | None = None,
         *,
         others: Sequence["AuditResult"] = (),
-        max_gcig: float | None = None,
-        max_eo_gap: float | None = None,
-        conservative: bool = False,
+        check: CheckResult | None = None,
     ) -> str:
         """Return one self-contained HTML page; write it to ``path`` if given.
 
@@ -186,17 +91,12 @@ class AuditResult:
         ----------
         others : sequence of AuditResult
             Audits of other models on the same rows, to compare with this one.
-        max_gcig, max_eo_gap : float, optional
-            Limits to draw; an exceeded one sets the status of the page.
-        conservative : bool
-            Whether the limits apply to the upper ends of the intervals.
+        check : CheckResult, optional
+            The result of `check`: its limits are drawn, and a failed one sets the status of the page.
         """
         from gcig.report.audit_page import audit_page
 
-        records = [other.record for other in others]
-        page = audit_page(
-            self.record, records, max_gcig=max_gcig, max_eo_gap=max_eo_gap, conservative=conservative
-        )
+        page = audit_page(self.record, [other.record for other in others], check=check)
         return write_if_named(path, page, private=self.record.describes_people)
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,14 +145,13 @@ class AuditResult:
                 "This is not the JSON of an audit: write one with to_json or `gcig audit --json`."
             )
         schema = data.get("schema")
-        if schema not in (_EARLIER_SCHEMA, AUDIT_SCHEMA):
+        if schema != AUDIT_SCHEMA:
             raise InputError(
-                f"This audit has schema {schema!r}, but this version of gcig reads schemas "
-                f"{_EARLIER_SCHEMA} and {AUDIT_SCHEMA}. "
+                f"This audit has schema {schema!r}, but this version of gcig reads schema {AUDIT_SCHEMA}. "
                 "Read it with the version that wrote it."
             )
         try:
-            record = AuditRecord.from_dict(upgrade_audit(data) if schema == _EARLIER_SCHEMA else data)
+            record = AuditRecord.from_dict(data)
             record.to_json()  # an infinite number cannot be written again
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
@@ -298,7 +197,7 @@ class AuditResult:
 
 def model_card(record: AuditRecord) -> str:
     """Return the section of a model card in Markdown; names from the user's table are escaped."""
-    subject, found, outcome = record.subject, record.procedural, record.outcome
+    found, outcome = record.procedural, record.outcome
     figures = {
         "GCIG": found.gcig,
         "GCIG with shuffled groups (noise floor)": found.noise_floor,
@@ -342,23 +241,7 @@ def model_card(record: AuditRecord) -> str:
         "### Cautions",
         "\n".join(f"- {markdown_text(line)}" for line in record.verdict.cautions),
         "### Provenance",
-        "\n".join(
-            f"- {name}: {markdown_text(str(value))}"
-            for name, value in (
-                ("Model", f"{subject.model_name} ({subject.model_kind})"),
-                ("Model SHA-256", subject.model_sha256 or "unknown"),
-                ("Data SHA-256", subject.data_sha256 or "unknown"),
-                ("Rows", f"{subject.n_rows}, {subject.n_columns} columns"),
-                ("Protected attributes", ", ".join(subject.sensitive)),
-                ("Positive class", subject.positive),
-                ("Favourable class", subject.favourable),
-                ("Explained by", subject.explanation),
-                ("References", subject.reference),
-                ("Definition", ", ".join(f"{k}={v}" for k, v in subject.definition.items())),
-                ("Software", ", ".join(f"{k} {v}" for k, v in subject.versions.items())),
-                ("Created", subject.created),
-            )
-        ),
+        "\n".join(f"- {name}: {markdown_text(value)}" for name, value in record.provenance.items()),
     ]
     return "\n\n".join(parts) + "\n"
 

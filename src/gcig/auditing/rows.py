@@ -30,7 +30,7 @@ _N_BINS = 24
 _TOP_ROWS = 20  # without include_rows
 # Attributions of the described rows, and again of their neighbours: a page of about 3 MB.
 _MAX_ATTRIBUTIONS = 25_000
-_LEAST_ROWS = 10  # rows that are described even if they need more
+_LEAST_ROWS = 10  # rows that are described even if they have more attributions than that
 _ROW_OVERHEAD = 20  # attributions that take as much space as the other parts of a row: sentences and axes
 _EVEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: its multiples modulo 2^64 are evenly spread
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -81,7 +81,7 @@ class RowDescriber:
         cut = threshold_logit(self.comparison, self.threshold)
         decisions = outputs.codes
         entries = _entries(batch.frame, columns, len(rows), self.hidden)
-        # Of a protected column, the entry follows from its attribution, which is 0 relative to the own group.
+        # The attribution of a protected column gives away its entry: it is 0 relative to the row's own group.
         # The waterfall starts after the parts of such columns, because the sum would give them away.
         protected = np.array([column in self.hidden for column in columns], dtype=bool)
         starts = logits - values[:, :, ~protected].sum(axis=2)
@@ -423,7 +423,7 @@ def add_neighbours(
         for decision in (0, 1)
         if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
     }
-    # The distance leaves out columns that are not shown: people of the own group would be nearer.
+    # The distance leaves out columns that are not shown: people of the row's own group would be nearer.
     alike = [name for name in others.columns if name not in describer.hidden]
     found = find_neighbours(table[alike], others[alike], groups, accepted, comparison.compared)
     nearest = [

@@ -48,7 +48,7 @@ class Batch:
 
     @property
     def frame(self) -> pd.DataFrame | None:
-        """The rows as a table; None if they are no table, such as images."""
+        """The rows as a table; None if they are something else, such as images."""
         return check_features(self.table) if getattr(self.table, "ndim", 2) == 2 else None
 
     def take(self, places: Codes) -> Batch:
@@ -92,7 +92,7 @@ class TableSource:
         weights = check_sample_weight(sample_weight, len(inputs))
         rows = EncodedRows(inputs, labels.codes, groups.codes, np.arange(len(inputs)), weights)
         batch = Batch(X, sensitive_features, rows, check_identifiers(identifiers, len(inputs)))
-        return cls(batch, labels.classes, groups.names, tuple(groups.attribute.split(" & ")))
+        return cls(batch, labels.classes, groups.names, groups.attributes)
 
     @property
     def n_rows(self) -> int:

@@ -6,6 +6,7 @@ from gcig._tables import listed
 from gcig.records import Robustness
 from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.base import Interval
+from gcig.records.evaluation import describe_degeneracy
 from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import TRUST_NUMBERS
 
@@ -232,16 +233,8 @@ def _compare_with_four_fifths(ratio: Interval) -> str:
 def _data_cautions(record: AuditRecord) -> list[str]:
     """Return the cautions about the rows: suppression and proxies of the group."""
     lines = []
-    if record.outcome.collapsed:
-        lines.append(
-            "The model has collapsed: it ranks cases hardly better than chance, so equal treatment says "
-            "nothing in its favour."
-        )
-    elif record.outcome.decides_alike:
-        lines.append(
-            "The model gives nearly everyone the same decision at its threshold, so equal rates say nothing "
-            "in its favour. Audit it with another threshold."
-        )
+    if note := describe_degeneracy(record.outcome.collapsed, record.outcome.decides_alike):
+        lines.append(note)
     small = [g.group for g in record.groups if g.n_rows is None]
     if small:
         lines.append(

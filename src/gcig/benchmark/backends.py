@@ -24,8 +24,8 @@ from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device
 
 RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
-_TEAM_SIZE = 25  # networks trained as one: most operations of a step are then no longer the shared ones
-_TEAM_ROWS = 1_000_000  # of all their tables, which are in memory at once
+_TEAM_SIZE = 25  # networks trained as one: with more, most of a step is work that they do not share
+_TEAM_ROWS = 1_000_000  # rows of all their tables together, which are in memory at once
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def compare(
     >>> found.frame.shape[0], list(found.summary()["method"])
     (4, ['unconstrained', 'fairx'])
     """
-    _check_arguments(random_state=random_state, name=name, address=address, backend=backend, n_jobs=n_jobs)
+    check_arguments(random_state=random_state, name=name, address=address, backend=backend, n_jobs=n_jobs)
     table = Table.of(X, y, sensitive_features=sensitive_features, name=name)
     warn_if_sensitive_in(table.X, table.groups)
     return compare_tables(
@@ -236,7 +236,7 @@ def compare_tables(
     With ``shard`` (i, n), from 1, part i of n parts of the folds is run, and the finished folds of all parts
     in ``out`` are returned. Parts in the same folder share the tuning.
     """
-    _check_arguments(
+    check_arguments(
         methods=methods,
         parameters=parameters,
         folds=folds,
@@ -247,7 +247,7 @@ def compare_tables(
         progress=progress,
         definition=definition,
     )
-    names = _check_methods(methods, parameters)
+    names = check_methods(methods, parameters)
     if shard is not None and out is None:
         raise InputError("shard needs out, the folder in which the parts are combined. Pass out as well.")
     definition = definition or Definition()
@@ -338,15 +338,16 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
 }
 
 
-def _check_arguments(**given: Any) -> None:
+def check_arguments(**given: Any) -> None:
     """Raise an `InputError` that names the first argument that cannot be used."""
     for name, value in given.items():
         check_argument(name, value, *_ACCEPTED[name])
 
 
-def _check_methods(
-    methods: Sequence[str] | None, parameters: Mapping[str, Mapping[str, Any]] | None
+def check_methods(
+    methods: Sequence[str] | None, parameters: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[str]:
+    """Return the keys of the methods without repetition, by default all; raise an error for unknown ones."""
     names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
     for argument, given in (("methods", names), ("parameters", list(parameters or {}))):
         if unknown := [name for name in given if name not in METHODS]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from gcig._arrays import Positions
 from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import TRIAL_FIELDS, TUNING_ROWS, Table, Trial
@@ -23,7 +24,6 @@ from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
 from gcig.training.together import run_together, running_seconds, team_size
 
-Rows = NDArray[np.int64]
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
 
@@ -59,7 +59,7 @@ def run_trials_together(work: Sequence[Callable[[], Any]]) -> list[Any]:
         return run_together(work)
 
 
-def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
+def split_rows(trial: Trial, table: Table) -> tuple[Positions, Positions]:
     """Return the positions of the rows to fit on and to evaluate on, stratified by label and group.
 
     A tuning trial gets 60 % and 20 % of the table, or three quarters and one quarter of a fold's training
@@ -77,7 +77,7 @@ def split_rows(trial: Trial, table: Table) -> tuple[Rows, Rows]:
     return _thin_out(train[inner], y, groups, trial.seed), train[validation]
 
 
-def _thin_out(rows: Rows, y: NDArray[Any], groups: NDArray[Any], seed: int) -> Rows:
+def _thin_out(rows: Positions, y: NDArray[Any], groups: NDArray[Any], seed: int) -> Positions:
     """Return at most `TUNING_ROWS` of the rows, drawn by label and group."""
     if len(rows) <= TUNING_ROWS:
         return rows
@@ -146,7 +146,7 @@ def _from_json(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _predictions(model: Any, table: Table, rows: Rows) -> dict[str, tuple[float, ...]]:
+def _predictions(model: Any, table: Table, rows: Positions) -> dict[str, tuple[float, ...]]:
     """Return each row's position in the table, label, group, score and decision (or its probability)."""
     X, y, groups = table.rows(rows)
     adapted = adapt(model, X)

@@ -138,7 +138,7 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
         column("label").astype(np.int64),
         column("score"),
         column("prediction"),
-        Groups(groups, names, "group"),
+        Groups(groups, names, ("group",)),
         None,
         threshold=math.nan,
         probabilistic=False,

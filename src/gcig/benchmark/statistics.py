@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from gcig._arrays import Floats
 from gcig._validation import InputError
 from gcig.metrics.intervals import interval
 from gcig.records import Interval
 
 TIE = 1e-9  # means that differ by at most this are equal: neither a win nor a loss
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

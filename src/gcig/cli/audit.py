@@ -122,7 +122,7 @@ def audit(
     )
     check = found.check(**limits, conservative=conservative) if limited else None
     if html is not None:
-        found.to_html(html, **limits, conservative=conservative)
+        found.to_html(html, check=check)
     if markdown is not None:
         found.to_markdown(markdown, check=check)
     if as_json:

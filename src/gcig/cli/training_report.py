@@ -17,9 +17,9 @@ from gcig._version import __version__
 from gcig.cli.frame import ExitCode, echo, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import describe_suppression, favourable_outcome, number, text_table
+from gcig.records.limits import CheckResult, LimitCheck
 
 if TYPE_CHECKING:
-    from gcig.auditing import CheckResult
     from gcig.cli.labelled_table import LabelledTable
     from gcig.records import Evaluation
 
@@ -205,8 +205,6 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
 
 def check_limits(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None) -> CheckResult:
     """Compare the figures of an evaluation with limits."""
-    from gcig.auditing.result import CheckResult, LimitCheck
-
     limits = {"gcig": max_gcig, "eo_gap": max_eo_gap}
     given = {figure: limit for figure, limit in limits.items() if limit is not None}
     checks = tuple(LimitCheck(figure, getattr(evaluation, figure), limit) for figure, limit in given.items())
@@ -218,6 +216,4 @@ def judge(evaluation: Evaluation, **limits: float | None) -> tuple[ExitCode, lis
     result = check_limits(evaluation, **limits)
     if result.passed:
         return ExitCode.OK, []
-    met = [str(check) for check in result.checks if check.value <= check.limit]
-    reasons = [reason for reason in result.reasons if reason not in met]
-    return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, reasons
+    return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, list(result.problems)

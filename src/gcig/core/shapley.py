@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gcig._arrays import Floats
+
 Value = Callable[[Floats], Floats]
 Draw = Callable[[Floats], Floats]
 Advance = Callable[[float], object]

@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._arrays import Positions
 from gcig._validation import InputError, check_lengths
-
-Rows = NDArray[np.int64]
 
 
 def split_table(
@@ -25,7 +24,7 @@ def split_table(
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     random_state: int | np.random.Generator | None = 0,
     strict: bool = True,
-) -> list[Rows]:
+) -> list[Positions]:
     """Split the rows into parts of the given fractions; a part of fraction 0 is empty.
 
     The share of each cell is rounded up or down, and no other part is empty. A cell that is too small for
@@ -44,7 +43,7 @@ def split_table(
     wanted = shares > 0
     if strict:
         _reject_small(cells, int(wanted.sum()), f"{wanted.sum()} parts")
-    parts: list[list[Rows]] = [[] for _ in shares]
+    parts: list[list[Positions]] = [[] for _ in shares]
     owed = np.zeros_like(shares)  # rows that rounding has withheld from each part; the next cells compensate
     for rows in _shuffled(cells, random_state):
         exact = shares * len(rows)
@@ -67,7 +66,7 @@ def hold_out(
     fraction: float,
     random_state: int | np.random.Generator | None = 0,
     strict: bool = True,
-) -> tuple[Rows, Rows]:
+) -> tuple[Positions, Positions]:
     """Split the rows into (rest, held_out), where ``held_out`` has the given fraction of the rows.
 
     A cell of one row cannot be in both parts: an error, or with ``strict=False`` it stays in the rest.
@@ -81,7 +80,7 @@ def hold_out(
 
 def k_folds(
     y: Any, groups: Any = None, *, n_splits: int = 5, random_state: int | np.random.Generator | None = 0
-) -> list[tuple[Rows, Rows]]:
+) -> list[tuple[Positions, Positions]]:
     """Return pairs (training, test) that test every row once.
 
     The sizes of the test folds differ by at most one row, and so do the counts of every cell. Each cell needs
@@ -98,7 +97,7 @@ def k_folds(
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_splits)]
 
 
-def _cells(y: Any, groups: Any) -> dict[str, Rows]:
+def _cells(y: Any, groups: Any) -> dict[str, Positions]:
     """Return the rows of each (label, group) cell that occurs, by a name for messages."""
     n_rows = check_lengths(y=y, groups=groups)
     codes, labels = _factorised(y, "y")
@@ -116,7 +115,7 @@ def _cells(y: Any, groups: Any) -> dict[str, Rows]:
     return {name: own for name, own in zip(names, rows, strict=True) if len(own)}
 
 
-def _factorised(values: Any, name: str) -> tuple[Rows, list[Any]]:
+def _factorised(values: Any, name: str) -> tuple[NDArray[np.int64], list[Any]]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise InputError(f"must have one value per row, got an array of shape {array.shape}.", argument=name)
@@ -124,12 +123,12 @@ def _factorised(values: Any, name: str) -> tuple[Rows, list[Any]]:
     return codes.astype(np.int64), list(levels)
 
 
-def _shuffled(cells: dict[str, Rows], random_state: int | np.random.Generator | None) -> list[Rows]:
+def _shuffled(cells: dict[str, Positions], random_state: int | np.random.Generator | None) -> list[Positions]:
     rng = np.random.default_rng(random_state)
     return [rng.permutation(rows) for rows in cells.values()]
 
 
-def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
+def _none_empty(counts: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return counts with at least one row for each part that is wanted, taken from the largest."""
     counts = counts.copy()
     for part in np.flatnonzero(wanted & (counts == 0)):
@@ -138,7 +137,7 @@ def _none_empty(counts: Rows, wanted: NDArray[np.bool_]) -> Rows:
     return counts
 
 
-def _reject_small(cells: dict[str, Rows], minimum: int, what: str) -> None:
+def _reject_small(cells: dict[str, Positions], minimum: int, what: str) -> None:
     if small := [f"({name}): {len(rows)}" for name, rows in cells.items() if len(rows) < minimum]:
         more = f" and {len(small) - 10} more" if len(small) > 10 else ""
         raise InputError(

@@ -11,7 +11,7 @@ from gcig.benchmark.results import method_label
 from gcig.benchmark.trials import COMMON, TUNING_ROWS
 from gcig.benchmark.tuning import RULE
 from gcig.experiments import claims, comparison, correlation, design, measurements
-from gcig.experiments.claims import Evidence, percent, shown
+from gcig.experiments.claims import Evidence, percent
 from gcig.experiments.figures import Figure, trade_off_figures
 from gcig.experiments.paper import FAIRX, PLAIN, PUBLISHED, contradictions, paper, versions
 from gcig.experiments.run_folder import EXPERIMENTS, Results
@@ -70,7 +70,7 @@ def chapters(results: Results) -> list[Chapter]:
         ),
         Chapter(
             "RQ2, outcomes and reasons",
-            list(filter(None, [_TEXTS["correlation"], correlation.answer(frame)])),
+            [_TEXTS["correlation"]],
             correlation.tables(frame, expected=request.expected()),
             correlation.figures(frame),
         ),
@@ -250,7 +250,8 @@ def _answer_rq2(results: Results) -> str:
     pooled = data.correlate(version, correlation.POPULATIONS[correlation.POOLED])
     within = correlation.correlate(populations[correlation.WITHIN])
     value, inside = (
-        formatting.number(each.value) if math.isnan(pooled.low) else shown(each) for each in (pooled, within)
+        formatting.number(each.value) if math.isnan(pooled.low) else formatting.estimate(each)
+        for each in (pooled, within)
     )
     theirs = formatting.number(paper()["correlation"]["pearson"]["r"])
     share = "less than 1" if within.value**2 < 0.01 else formatting.number(100 * within.value**2, 0)

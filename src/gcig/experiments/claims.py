@@ -120,25 +120,15 @@ class Evidence:
         return correlation.correlate(points, kind)
 
 
-def shown(found: Interval, digits: int = 3) -> str:
-    """Format a value with its interval.
-
-    >>> shown(Interval(0.25, 0.2, 0.3))
-    '0.250 [0.200, 0.300]'
-    """
-    low, high = formatting.number(found.low, digits), formatting.number(found.high, digits)
-    return f"{formatting.number(found.value, digits)} [{low}, {high}]"
-
-
 def percent(found: Interval) -> str:
     """Format a relative change with its interval in percent.
 
     >>> percent(Interval(-0.5, -0.6, -0.4))
-    '\N{MINUS SIGN}50 % [\N{MINUS SIGN}60, \N{MINUS SIGN}40]'
+    '\N{MINUS SIGN}50 % (\N{MINUS SIGN}60 to \N{MINUS SIGN}40)'
     """
     value, low, high = (_points(100 * each) for each in (found.value, found.low, found.high))
     sign = "+" if found.value > 0 else ""
-    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" [{low}, {high}]")
+    return f"{sign}{value} %" + ("" if math.isnan(found.low) else f" ({low} to {high})")
 
 
 def _points(value: float) -> str:

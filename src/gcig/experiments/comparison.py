@@ -24,6 +24,7 @@ from gcig.experiments.settings import (
     fold_values,
     make_table,
     means,
+    p_text,
     spread,
     texts,
 )
@@ -311,7 +312,7 @@ def _ranks(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str])
             else Entry("-")
             for m in methods
         ]
-        statistic = f"{formatting.number(found.statistic, 2)} (p {_p(found.p_value)})"
+        statistic = f"{formatting.number(found.statistic, 2)} (p {p_text(found.p_value)})"
         rows.append((LABELS[metric], Entry(statistic, found.statistic), *entries))
     critical = statistics.nemenyi_critical_difference(len(methods), n_blocks) if n_blocks else math.nan
     return make_table(
@@ -339,7 +340,7 @@ def _t_tests(frame: pd.DataFrame, datasets: Sequence[str], methods: Sequence[str
             entries = [
                 Entry("missing")
                 if math.isnan(mean)
-                else Entry(f"{formatting.number(mean)} (p {_p(p)})", mean)
+                else Entry(f"{formatting.number(mean)} (p {p_text(p)})", mean)
                 for mean, p in zip(differences, holm([test.p_value for test in found]).tolist(), strict=True)
             ]
             rows.append((name, LABELS[metric], *entries))
@@ -352,8 +353,4 @@ def _rank(rank: float, p_value: float, method: str) -> Entry:
     if math.isnan(rank):
         return Entry("missing")
     text = formatting.number(rank, 2)
-    return Entry(text if method == FAIRX else f"{text} (p {_p(p_value)})", rank)
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else formatting.number(value)
+    return Entry(text if method == FAIRX else f"{text} (p {p_text(p_value)})", rank)

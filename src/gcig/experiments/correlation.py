@@ -10,7 +10,7 @@ from gcig.benchmark import statistics
 from gcig.benchmark.results import method_label
 from gcig.experiments.figures import Figure, Panel
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PUBLISHED, paper
-from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, ordered, texts
+from gcig.experiments.settings import FOLD_KEYS, LABELS, finished, make_table, ordered, p_text, texts
 from gcig.methods.registry import METHODS
 from gcig.records import Interval, formatting
 from gcig.report.charts import Series
@@ -111,21 +111,6 @@ def tables(frame: pd.DataFrame, *, expected: int, draws: int = 2000) -> dict[str
     }
 
 
-def answer(frame: pd.DataFrame) -> str:
-    """Describe the correlation over the paper's datasets; empty without results."""
-    found = populations(frame)
-    if POOLED not in found:
-        return ""
-    pooled, within = (statistics.pearson(found[name][X], found[name][Y]).r for name in (POOLED, WITHIN))
-    theirs = float(paper()["correlation"]["pearson"]["r"])
-    sign = "the same sign as" if pooled * theirs > 0 else "the opposite sign of"
-    return (
-        f"Over the paper's datasets Pearson's r is {formatting.number(pooled)}, which has {sign} the paper's "
-        f"{formatting.number(theirs)}; with every dataset's means subtracted it is "
-        f"{formatting.number(within)}. Pooling mixes in the differences between datasets."
-    )
-
-
 def figures(frame: pd.DataFrame) -> dict[str, Figure]:
     """Plot every trial as a point: pooled trials by dataset, and each dataset by method."""
     rows = points(frame)
@@ -184,5 +169,4 @@ def _line(intercept: float, slope: float) -> Entry:
 def _r(r: float, p_value: float) -> Entry:
     if math.isnan(r):
         return Entry(formatting.UNDEFINED)
-    p = "<0.0001" if p_value < 1e-4 else f"{p_value:.4f}"
-    return Entry(f"{formatting.number(r)} (p {p})", r)
+    return Entry(f"{formatting.number(r)} (p {p_text(p_value, 4)})", r)

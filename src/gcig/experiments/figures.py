@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from gcig._validation import InputError
 from gcig.benchmark.results import method_label
 from gcig.experiments.settings import finished, ordered, texts
 from gcig.methods.registry import METHODS
@@ -128,14 +127,9 @@ def _trade_offs(frame: pd.DataFrame, *, candidates: bool) -> list[TradeOff]:
 
 def draw(figure: Figure, format: str = "svg") -> bytes:
     """Draw a figure and return the bytes of an SVG or PNG file."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Canvas
-    except ImportError as error:
-        raise InputError(
-            "Figures need matplotlib, which is not installed: pip install 'gcig[plot]'."
-        ) from error
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
 
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = max(1, math.ceil(len(figure.panels) / columns))

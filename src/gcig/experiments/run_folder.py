@@ -15,10 +15,11 @@ import pandas as pd
 
 from gcig._tables import EXACT_NUMBERS
 from gcig._validation import InputError
+from gcig.benchmark.comparison import check_arguments, check_methods
 from gcig.benchmark.results import RESULT_COLUMNS, csv_text, pooled, results_frame
 from gcig.benchmark.store import RunError, RunStore, exclusive_claim, provenance, write_file, write_json
 from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters
-from gcig.benchmark.tuning import TUNING, search_trials, tune
+from gcig.benchmark.tuning import search_trials, tune
 from gcig.data.datasets.registry import dataset_spec, load_dataset
 from gcig.experiments import comparison, variants
 from gcig.experiments.design import ABLATION, DESIGN_CHOICES, SENSITIVITY
@@ -68,17 +69,12 @@ class Request:
     ) -> Self:
         """Validate a request; by default it has the paper's datasets, `compas`, and all methods."""
         names = tuple(comparison.DATASETS if datasets is None else dict.fromkeys(datasets))
-        keys = tuple(METHODS if methods is None else dict.fromkeys(methods))
+        check_arguments(methods=methods, folds=folds, seeds=seeds, tuning=tuning)
+        keys = tuple(check_methods(methods))
         for name in names:
             dataset_spec(name)
-        if unknown := [key for key in keys if key not in METHODS]:
-            raise InputError(f"methods: there is no {', '.join(unknown)}. Choose from {', '.join(METHODS)}.")
-        if not names or not keys or not seeds:
-            raise InputError("datasets, methods and seeds must each name at least one.")
-        if folds < 2:
-            raise InputError(f"folds must be at least 2, got {folds}.")
-        if tuning not in TUNING:
-            raise InputError(f"tuning must be one of {', '.join(map(repr, TUNING))}, not {tuning!r}.")
+        if not names or not keys:
+            raise InputError("datasets and methods must each name at least one.")
         small = {name: not quick and len(load_dataset(name).y) < SMALL_ROWS for name in names}
         repeats = {name: SMALL_REPEATS if is_small else 1 for name, is_small in small.items()}
         tuning = "none" if quick else tuning

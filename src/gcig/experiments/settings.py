@@ -9,20 +9,19 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any, TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from gcig.benchmark.results import method_label
 from gcig.benchmark.statistics import ResampledTest, corrected_resampled_t
 from gcig.benchmark.trials import Table, Trial, fold_trials
-from gcig.records import formatting
 from gcig.records.evaluation import UNRANKED_NOTE
-from gcig.report.tables import Entry, Value
+from gcig.records.formatting import number
+from gcig.report.tables import Entry, Value, mean_sd
 from gcig.report.tables import Table as ReportTable
 
 # (dataset, method, seed, fold) -> the parameters that tuning chose
@@ -172,16 +171,14 @@ def spread(rows: pd.DataFrame, metric: str, *, expected: int | None = None, digi
     '0.850 ± 0.071 †1 (2 of 5 folds)'
     """
     rows = finished(rows)
-    values = rows[metric].to_numpy(dtype=float)
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return Entry("missing" if not len(rows) else formatting.UNDEFINED)
-    deviation = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    text = formatting.spread(float(values.mean()), deviation, digits)
+    found = mean_sd(rows[metric].tolist(), digits)
+    if math.isnan(found.value):
+        return found if len(rows) else Entry("missing")
+    text = found.text
     collapsed = int(rows["collapsed"].astype(bool).sum())
     text += f" †{collapsed}" if collapsed and metric not in _UNMARKED else ""
     text += f" ({len(rows)} of {expected} folds)" if expected is not None and len(rows) < expected else ""
-    return Entry(text, float(values.mean()))
+    return replace(found, text=text)
 
 
 def spreads(rows: pd.DataFrame, metrics: Sequence[str], *, expected: int) -> list[Value]:
@@ -200,3 +197,13 @@ def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
     """
     distinct = list(dict.fromkeys(names))
     return [name for name in first if name in distinct] + [name for name in distinct if name not in first]
+
+
+def p_text(value: float, digits: int = 3) -> str:
+    """Format a p-value.
+
+    >>> p_text(0.04567), p_text(1e-5)
+    ('0.046', '<0.001')
+    """
+    smallest = 10.0**-digits
+    return f"<{smallest:.{digits}f}" if value < smallest else number(value, digits)

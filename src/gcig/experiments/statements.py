@@ -18,13 +18,12 @@ from gcig.experiments.claims import (
     known,
     known_means,
     percent,
-    shown,
 )
 from gcig.experiments.measurements import GROUPS, rule_name
 from gcig.experiments.paper import FAIRX, PAPER_DATASETS, PLAIN, PUBLISHED, paper, printed
 from gcig.experiments.settings import HIGHER_IS_BETTER, LABELS, texts
 from gcig.records import Interval
-from gcig.records.formatting import number
+from gcig.records.formatting import estimate, number
 
 LEAKED = "compas-paper"
 OTHERS = ("unconstrained", "dir", "hardt", "agarwal", "lagrangian", "adversarial")
@@ -106,7 +105,7 @@ def best(data: Evidence, fairx: str, *, dataset: str, metric: str) -> Finding:
     found = known(data.difference(dataset, fairx, rival, metric))
     ours = (
         f"{number(sign * means[fairx])}; best of the others {method_label(rival)} "
-        f"{number(sign * others[rival])}, difference {shown(found)}"
+        f"{number(sign * others[rival])}, difference {estimate(found)}"
     )
     below, above = (found.high < 0, found.low > 0) if sign > 0 else (found.low > 0, found.high < 0)
     if sign * found.value >= 0:
@@ -122,7 +121,7 @@ def near_best(data: Evidence, fairx: str, *, dataset: str, matches: bool) -> Fin
     others = {m: data.mean(dataset, m, "f1") for m in data.rivals(fairx, "f1") if m != fairx}
     rival = max(others, key=lambda method: -math.inf if math.isnan(others[method]) else others[method])
     found = known(data.difference(dataset, fairx, rival, "f1"))
-    ours = f"{number(data.mean(dataset, fairx, 'f1'))}, {shown(found)} against {method_label(rival)}"
+    ours = f"{number(data.mean(dataset, fairx, 'f1'))}, {estimate(found)} against {method_label(rival)}"
     if found.value <= -margin:
         return Finding(ours, False, f"F1 is lower by {margin:g} or more")
     doubt = f"the mean is less than {margin:g} lower, but the interval reaches further"
@@ -147,7 +146,7 @@ def factor_of_five(data: Evidence, fairx: str) -> Finding:
     low, high = (choose(means, key=lambda method: means[method]) for choose in (min, max))
     found = known(data.change("gcig_raw", data.folds(LEAKED, high), data.folds(LEAKED, low)))
     ratio = Interval(1 + found.value, 1 + found.low, 1 + found.high)
-    ours = f"{shown(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
+    ours = f"{estimate(ratio, 1)} times ({method_label(high)} over {method_label(low)})"
     doubt = "the factor is at most five" if ratio.value <= 5 else "the interval reaches below five"
     return Finding.of(ours, ratio.low > 5, doubt)
 
@@ -160,7 +159,7 @@ def not_worse(data: Evidence, fairx: str) -> Finding:
         for metric in ("eo_gap", "f1"):
             found = known(data.difference(dataset, fairx, PLAIN, metric))
             if found.low > 0 if metric == "eo_gap" else found.high < 0:
-                worse.append(f"{LABELS[metric]} on {dataset} ({shown(found)})")
+                worse.append(f"{LABELS[metric]} on {dataset} ({estimate(found)})")
     compared = 2 * len(PAPER_DATASETS)
     ours = f"worse than unconstrained beyond chance in {len(worse)} of {compared} comparisons"
     return Finding.of(ours, not worse, f"worse: {'; '.join(worse)}")
@@ -213,7 +212,7 @@ def correlation(data: Evidence, fairx: str, *, kind: str, dataset: str = "", sig
     holds = not doubts
     if kind == "r_squared" and data.correlate(fairx, datasets).value < 0:
         doubts.append("our correlation is negative, the paper's is positive")
-    return Finding(shown(found), holds, "; ".join(doubts))
+    return Finding(estimate(found), holds, "; ".join(doubts))
 
 
 @_judge(datasets=PAPER_DATASETS, methods=OTHERS)
@@ -221,9 +220,9 @@ def significant(data: Evidence, fairx: str, *, kind: str) -> Finding:
     """The correlation over all models is positive beyond chance."""
     found = known(data.correlate(fairx, PAPER_DATASETS, kind))
     if found.high < 0:
-        return Finding(shown(found), False, "it is significant, but negative")
+        return Finding(estimate(found), False, "it is significant, but negative")
     doubt = "the interval, which resamples whole folds, includes zero"
-    return Finding.of(shown(found), found.low > 0, doubt)
+    return Finding.of(estimate(found), found.low > 0, doubt)
 
 
 @_judge(datasets=PAPER_DATASETS, methods=OTHERS)
@@ -231,7 +230,7 @@ def partial_unchanged(data: Evidence, fairx: str) -> Finding:
     """The correlation given F1 is virtually the same as without it."""
     raw, given = (data.correlate(fairx, PAPER_DATASETS, kind) for kind in ("pearson", "partial"))
     moved = abs(raw.value - known(given).value)
-    ours = f"{number(raw.value)} to {shown(given)}"
+    ours = f"{number(raw.value)} to {estimate(given)}"
     return Finding.of(ours, moved < UNCHANGED, f"it changes by {number(moved)}")
 
 
@@ -320,12 +319,6 @@ def _cost(data: Evidence) -> dict[tuple[str, int], float]:
 def untestable(_: Evidence, __: str, *, reason: str) -> Finding:
     """Nothing could test the claim."""
     return Finding("-", None, reason)
-
-
-@_judge(methods=(PUBLISHED,), experiment="cost", about_fairx=False)
-def untestable_cost(data: Evidence, fairx: str, *, reason: str) -> Finding:
-    """Nothing could test the claim, which is about the cost."""
-    return untestable(data, fairx, reason=reason)
 
 
 def _claim(key: str, place: str, statement: str, printed: str, judge: str, **entries: Any) -> Claim:

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from gcig._arrays import Codes, Encoded, Floats
 from gcig._validation import InputError, check_features, check_labels, count_cells, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
@@ -31,15 +32,7 @@ from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue, raise_if_diverged
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import (
-    CheckedTable,
-    Codes,
-    Encoded,
-    Floats,
-    TrainingData,
-    check_table,
-    training_data,
-)
+from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.distributed import shared_seed
@@ -364,7 +357,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """Train a network, or a new one, on encoded rows, and set the learned attributes."""
         rows, device = data.all, data.all.inputs.device
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
-        with own_modes(device):  # training uses the tensors, also if the caller infers
+        with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             blocks = find_blocks(rows.inputs, origin)
             protected = protected_attributes(rows.inputs, rows.groups, blocks)
         self.blocks_ = blocks.cpu().numpy()

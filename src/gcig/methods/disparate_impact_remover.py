@@ -16,6 +16,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gcig._arrays import Codes, Encoded, Floats
 from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
@@ -31,7 +32,7 @@ from gcig.methods.parameters import (
     parameter,
 )
 from gcig.methods.randomised import row_uniforms
-from gcig.methods.training_data import CheckedTable, Codes, Encoded, Floats, require_groups
+from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 _REASON = "a row is repaired by the quantiles of its own group"

@@ -9,16 +9,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from gcig._arrays import Codes, Encoded
 from gcig._validation import InputError
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
 from gcig.core.references import GroupBaselines
-from gcig.methods.training_data import Codes, Encoded
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows
-from gcig.records.formatting import html_table, shown
+from gcig.records.formatting import html_table, number, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Explanation:
 
     def __repr__(self) -> str:
         defined = self.disparity[~np.isnan(self.disparity)]
-        mean = f"mean disparity {defined.mean():.3f}" if len(defined) else "disparity undefined"
+        mean = f"mean disparity {number(float(defined.mean()))}" if len(defined) else "disparity undefined"
         left_out = len(self) - len(defined)
         return (
             f"Explanation of {len(self)} rows: {len(self.columns)} columns under {len(self.groups)} groups "

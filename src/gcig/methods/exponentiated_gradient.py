@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from gcig._arrays import Codes, Encoded, Floats
 from gcig.core.batch import GroupedBatch
 from gcig.core.modules import evaluating, logits
 from gcig.engine.cuda_graph import can_be_recorded, make_step
@@ -26,7 +27,7 @@ from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.methods.networks import CLIP_NORM, MixtureOfLogits
 from gcig.methods.parameters import POSITIVE_INTEGER, number, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData
+from gcig.methods.training_data import TrainingData
 from gcig.training.loop import Loop, Outcome, train
 from gcig.training.runtime import one_thread, resolve_batch_size
 

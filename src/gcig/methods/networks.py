@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gcig._validation import InputError, InputTypeError
+from gcig.adapters.modules import check_output
 from gcig.core.modules import evaluating, logits
 from gcig.data.encoding import TableEncoder
 from gcig.methods import parameters as rules
@@ -77,7 +79,7 @@ def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
 
     >>> copy_checked(nn.Linear(3, 1), 2)
     Traceback (most recent call last):
-    gcig._tables.InputError: module cannot take rows of 2 encoded columns (RuntimeError: mat1...
+    gcig._tables.InputError: module does not take rows of 2 numbers (RuntimeError: mat1...
     """
     if not isinstance(module, nn.Module):
         raise InputTypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
@@ -87,38 +89,19 @@ def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
         raise InputError("module has no parameters that require gradients: there is nothing to train.")
     if any(parameter.dtype != torch.float32 for parameter in trainable):
         raise InputError("module must have float32 parameters, like the rows: call module.float().")
-    rows = torch.zeros(2, n_inputs, dtype=torch.float32, requires_grad=True)
-    with evaluating(network), torch.enable_grad():
-        scores = _score_rows(network, rows)
-        gradient = None
-        if scores.requires_grad:
-            (gradient,) = torch.autograd.grad(scores.sum(), rows, allow_unused=True)
+    check_output(
+        network,
+        np.zeros((2, n_inputs), dtype=np.float32),
+        argument="module",
+        columns="It gets the columns that encode(X) returns.",
+        score="For two outputs a and b the logit is b - a: add that as a last layer.",
+    )
     if _ends_in_sigmoid(network):
         raise InputError(
             "module ends in a Sigmoid and therefore returns probabilities. It must return logits: remove the "
             "last layer."
         )
-    if gradient is None:
-        raise InputError(
-            "module: the network's output is not differentiable in its input. Remove detach(), no_grad(), "
-            "rounding or argmax from its forward."
-        )
     return network
-
-
-def _score_rows(network: nn.Module, rows: Tensor) -> Tensor:
-    try:
-        scores = network(rows)
-    except Exception as error:  # a user's forward may raise anything
-        what = f"rows of {rows.shape[1]} encoded columns"
-        raise InputError(f"module cannot take {what} ({type(error).__name__}: {error}).") from error
-    found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-    if found not in ((len(rows),), (len(rows), 1)):
-        raise InputError(
-            f"module must return one logit per row, shape (n,) or (n, 1), but returned {found} for "
-            f"{len(rows)} rows. For two outputs a and b the logit is b - a: add that as a last layer."
-        )
-    return cast(Tensor, scores)
 
 
 def _ends_in_sigmoid(network: nn.Module) -> bool:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import nn
 
-from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData
+from gcig._arrays import Codes, Encoded, Floats
+from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import Outcome
 

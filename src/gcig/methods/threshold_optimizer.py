@@ -14,12 +14,13 @@ from fairlearn.postprocessing import ThresholdOptimizer
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
+from gcig._arrays import Codes, Encoded, Floats
 from gcig._validation import check_lengths
 from gcig.core.modules import evaluating, logits
 from gcig.methods.networks import raise_if_diverged
 from gcig.methods.parameters import GRID_POINTS, integer, one_of, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import Codes, Encoded, Floats, TrainingData, require_groups
+from gcig.methods.training_data import TrainingData, require_groups
 from gcig.training.loop import Outcome
 
 _REASON = "each group has its own thresholds"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 from torch import Tensor
 
+from gcig._arrays import Encoded, Floats
 from gcig._validation import (
     Groups,
     InputError,
@@ -26,10 +27,6 @@ from gcig._validation import (
 from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
-
-Encoded = NDArray[np.float32]  # rows as the network sees them, (n, p)
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, 
     if sensitive_features is None:
         raise InputError(
             f"sensitive_features is missing: {reason}, so {type(model).__name__} needs the group of every "
-            f"row, also to predict. Pass sensitive_features=..., with groups of the training data: "
+            f"row to predict as well. Pass sensitive_features=..., with groups of the training data: "
             f"{', '.join(names[:10])}{' and others' if len(names) > 10 else ''}."
         )
     check_lengths(X=X, sensitive_features=sensitive_features)

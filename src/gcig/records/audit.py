@@ -11,6 +11,7 @@ from typing import Any
 
 from gcig.records.base import UNDEFINED, Interval, Record, flatten
 from gcig.records.explanation import RowExplanation
+from gcig.records.formatting import count, counted, number
 from gcig.records.trust import TRUST_NUMBERS, Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
@@ -111,7 +112,7 @@ class ColumnAudit(Record):
     share: float  # of the disparity; the shares of all columns add up to 1
     contribution: Interval  # to GCIG; the contributions of all columns add up to it
     profile: Mapping[str, float]  # group -> mean normalised attribution under its reference
-    towards: str  # the group under whose reference the column speaks most for the favourable class
+    towards: str  # the group relative to which the column adds most to the favourable class
     difference: float  # the largest minus the smallest value of the profile
     # 5 %, 25 %, 50 %, 75 % and 95 % quantile over rows of the difference of the normalised attributions: for
     # two groups, those under the second reference minus those under the first, in the direction of the
@@ -187,22 +188,10 @@ class GcigAudit(Record):
     def comparable(self) -> float | None:
         """GCIG with references from the audited rows, to compare with the noise floor; None if it is `gcig`.
 
-        The two differ if the model brings references of its own.
+        The two differ if the model has references of its own.
         """
         here = self.excess.value + self.noise_floor.value
         return here if math.isfinite(here) and abs(here - self.gcig.value) > 1e-9 else None
-
-
-def upgrade_audit(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of an audit of schema 4 as those of the current schema.
-
-    In schema 4, "gcig" has the interval with fixed references, and "gcig_resampled" the wider one.
-    """
-    found = dict(data["procedural"])
-    fixed, wide = (Interval.from_dict(found.pop(name, {})) for name in ("gcig", "gcig_resampled"))
-    gcig = fixed.combine(wide)
-    procedural = {**found, "gcig": gcig.to_dict(), "gcig_fixed_references": fixed.to_dict()}
-    return {**data, "procedural": procedural, "schema": AUDIT_SCHEMA}
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +257,7 @@ class AuditRecord(Record):
     def by_chance(self) -> dict[str, float]:
         """Expected GCIG and EO gap of a model without any disparity on these rows; NaN if not known.
 
-        GCIG is not known if the model brings references of its own: the noise floor has other references.
+        GCIG is not known if the model has references of its own: the noise floor has other references.
         """
         known = self.procedural.comparable is None
         floor = self.procedural.noise_floor.value if known else math.nan
@@ -278,3 +267,31 @@ class AuditRecord(Record):
     def group_names(self) -> list[str]:
         """Names of all groups, in the order that gives each its colour and mark on a page."""
         return [group.group for group in self.groups]
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What was audited, and how, as name -> text: the end of every report."""
+        subject = self.subject
+        own_rule = math.isnan(subject.threshold)
+        return {
+            "Model": f"{subject.model_name} ({subject.model_kind})",
+            "Model, SHA-256": subject.model_sha256 or "nothing to hash",
+            "Data, SHA-256": subject.data_sha256 or "nothing to hash",
+            "Rows": f"{count(subject.n_rows)}, {counted(subject.n_columns, 'column')}",
+            "Protected attributes": ", ".join(subject.sensitive),
+            "Positive class": subject.positive,
+            "Favourable class": subject.favourable,
+            "Decisions": "the model's own rule"
+            if own_rule
+            else f"a row is predicted positive from a probability of {number(subject.threshold)}",
+            "Reasons": subject.explanation,
+            "References": subject.reference,
+            **({} if subject.rows_sent is None else {"Rows sent to the model": count(subject.rows_sent)}),
+            "Definition of GCIG": ", ".join(
+                f"{name} = {value}" for name, value in subject.definition.items()
+            ),
+            "Suppression": f"rates of fewer than {counted(self.min_cell, 'row')}",
+            "Versions": ", ".join(f"{name} {version}" for name, version in subject.versions.items()),
+            "Created": subject.created,
+            "Record": f"schema {self.schema}",
+        }

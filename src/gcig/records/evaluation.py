@@ -70,6 +70,21 @@ def decides_alike(selection_rate: float) -> bool:
     return max(selection_rate, 1 - selection_rate) >= _ALIKE
 
 
+def describe_degeneracy(collapsed: bool, alike: bool) -> str:
+    """Say why equal rates mean nothing; empty for a model that ranks and decides."""
+    if collapsed:
+        return (
+            "The model has collapsed: it ranks rows hardly better than chance, so equal rates say nothing in "
+            "its favour."
+        )
+    if alike:
+        return (
+            "The model decides nearly everyone alike at its threshold, so equal rates say nothing in its "
+            "favour. Choose another threshold."
+        )
+    return ""
+
+
 @dataclass(frozen=True, eq=False)
 class GroupRates(Record):
     """Rates of one group; a rate is NaN if no row of the group meets its condition."""
@@ -259,16 +274,11 @@ class Evaluation(Record):
 
     def _remarks(self) -> list[str]:
         """Return the sentences that belong with the numbers."""
-        note = describe_suppression(self.suppressed_cells, self.min_cell)
-        lines = [note] if note else []
-        if self.collapsed:
-            lines.append("The model has collapsed: it ranks rows hardly better than chance.")
-        elif self.decides_alike:
-            lines.append(
-                "The model decides everyone alike at this threshold: equal rates are no merit. Choose "
-                "another threshold."
-            )
-        return lines
+        notes = (
+            describe_suppression(self.suppressed_cells, self.min_cell),
+            describe_degeneracy(self.collapsed, self.decides_alike),
+        )
+        return [note for note in notes if note]
 
     def _group_table(self) -> list[tuple[str, ...]]:
         """Return a header and one line per group: the rates, and GCIG if it was measured."""

@@ -47,9 +47,9 @@ class RowExplanation(Record):
     references: Mapping[str, float]
     disparity: float  # between the normalised attributions of the groups; NaN if they vanish
     columns: tuple[ColumnReason, ...]  # by decreasing difference
-    role: str = ""  # for a neighbour, whose nearest person this is, in words
+    role: str = ""  # for a neighbour, its decision and group in words
     distance: float = math.nan  # for a neighbour, the mean difference per column, from 0 (alike) to 1
-    neighbours: "tuple[RowExplanation, ...]" = ()  # the nearest people of every group with each decision
+    neighbours: "tuple[RowExplanation, ...]" = ()  # the nearest person of every group and decision
 
     @property
     def shown(self) -> tuple[ColumnReason, ...]:

@@ -1,11 +1,13 @@
 """The page of one audit: the verdict, the main figures, the comparison with other models, and decisions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gcig.records import AuditRecord
 from gcig.records.audit import GroupAudit
+from gcig.records.evaluation import describe_degeneracy
 from gcig.records.formatting import counted, describe_suppression, favourable_outcome, limits, number
+from gcig.records.limits import CheckResult
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.audit_change import change_section
@@ -38,9 +40,7 @@ def audit_page(
     record: AuditRecord,
     others: Sequence[AuditRecord] = (),
     *,
-    max_gcig: float | None = None,
-    max_eo_gap: float | None = None,
-    conservative: bool = False,
+    check: CheckResult | None = None,
 ) -> str:
     """Return an audit as one HTML page, as `AuditResult.to_html` does."""
     subject = record.subject
@@ -49,7 +49,7 @@ def audit_page(
     sections = [
         *change_section(record.change),
         *([_models_section(record, others, names)] if others else []),
-        _outcome_section(record, max_eo_gap),
+        _outcome_section(record, check),
         reasons_section(record),
         trust_section(record),
         *robustness_section(record.robustness, subject.definition, model=subject.model_name, order=order),
@@ -65,15 +65,14 @@ def audit_page(
         sections,
         subtitle=f"{subject.model_kind}; {size}; "
         f"protected attribute: {protected}; {outcome}; {subject.created[:10]}",
-        lead=_lead(record, max_gcig, max_eo_gap, conservative),
-        foot=_foot(record),
+        lead=_lead(record, check),
+        foot=record.provenance,
     )
 
 
-def _lead(
-    record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
-) -> list[Block]:
+def _lead(record: AuditRecord, check: CheckResult | None) -> list[Block]:
     found, outcome = record.procedural, record.outcome
+    max_gcig, max_eo_gap = (None if check is None else check.limit(each) for each in ("gcig", "eo_gap"))
     around, own = limits(found.gcig), found.comparable is not None
     suppressed = len(record.suppressed_cells)
     figures = [
@@ -122,7 +121,7 @@ def _lead(
         "the audited rows, as the range has: compare these two."
     )
     return [
-        _verdict(record, max_gcig, max_eo_gap, conservative),
+        _verdict(record, check),
         KeyFigures(figures),
         FigureRow(
             [
@@ -139,30 +138,16 @@ def _lead(
     ]
 
 
-def _verdict(
-    record: AuditRecord, max_gcig: float | None, max_eo_gap: float | None, conservative: bool
-) -> VerdictBlock:
-    """Return the verdict; an exceeded limit comes first and determines the status."""
+def _verdict(record: AuditRecord, check: CheckResult | None) -> VerdictBlock:
+    """Return the verdict; limits that are not met come first and determine the status."""
     verdict = record.verdict
-    chance = record.by_chance
-    figures = (
-        ("GCIG", record.procedural.gcig, max_gcig, chance["gcig"]),
-        ("The EO gap", record.outcome.eo_gap, max_eo_gap, chance["eo_gap"]),
+    if check is None or check.passed:
+        return VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions)
+    status, label = ("concern", "Failed") if check.failed else ("inconclusive", "Limits inconclusive")
+    problems = [f"{problem[0].upper()}{problem[1:]}." for problem in check.problems]
+    return VerdictBlock(
+        status, verdict.headline, [*problems, *verdict.findings], verdict.cautions, label=label
     )
-    exceeded = [
-        f"{name} {'may be as large as ' if conservative else 'is '}{number(value)}, above the limit of "
-        f"{number(limit)}."
-        + (
-            f" So is the {number(floor)} that chance alone gives on these rows: audit more of them."
-            if floor >= limit
-            else ""
-        )
-        for name, interval, limit, floor in figures
-        if limit is not None and (value := interval.high if conservative else interval.value) > limit
-    ]
-    status, label = ("concern", "Limit exceeded") if exceeded else (verdict.status, "")
-    findings = [*exceeded, *verdict.findings]
-    return VerdictBlock(status, verdict.headline, findings, verdict.cautions, label=label)
 
 
 def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: Sequence[str]) -> Section:
@@ -218,43 +203,16 @@ def _unique_names(names: Sequence[str]) -> list[str]:
     return out
 
 
-def _foot(record: AuditRecord) -> dict[str, str]:
-    subject = record.subject
-    rule = (
-        f"a row is predicted positive from a probability of {number(subject.threshold)}"
-        if math.isfinite(subject.threshold)
-        else "the model's own rule"
-    )
-    return {
-        "Model": f"{subject.model_name} ({subject.model_kind})",
-        "Model, sha256": subject.model_sha256 or "nothing to hash",
-        "Data, sha256": subject.data_sha256 or "nothing to hash",
-        "Reasons": subject.explanation,
-        "References": subject.reference,
-        "Decisions": rule,
-        **({} if subject.rows_sent is None else {"Rows sent to the model": f"{subject.rows_sent:,}"}),
-        "Definition of GCIG": _listed(subject.definition),
-        "Suppression": f"rates of fewer than {counted(record.min_cell, 'row')}",
-        "Versions": _listed(subject.versions, " "),
-        "Created": subject.created,
-        "Record": f"schema {record.schema}",
-    }
-
-
-def _listed(values: Mapping[str, object], between: str = " = ") -> str:
-    return ", ".join(f"{name}{between}{value}" for name, value in values.items())
-
-
-def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
+def _outcome_section(record: AuditRecord, check: CheckResult | None) -> Section:
     """Return the rates and ranking of each group, and the measures over all rows."""
     shown = [group for group in record.groups if group.n_rows is not None]
     return Section(
         "Outcome: do the decisions treat the groups equally?",
         [
-            *caution(_degeneracy(record)),
+            *caution(describe_degeneracy(record.outcome.collapsed, record.outcome.decides_alike)),
             FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
             _groups_table(record),
-            _measures_table(record, max_eo_gap),
+            _measures_table(record, None if check is None else check.limit("eo_gap")),
             *caution(describe_suppression(record.suppressed_cells, record.min_cell)),
             *explanations(
                 "What is the EO gap?",
@@ -266,17 +224,6 @@ def _outcome_section(record: AuditRecord, max_eo_gap: float | None) -> Section:
             ),
         ],
     )
-
-
-def _degeneracy(record: AuditRecord) -> str:
-    """Say whether the model has collapsed or decides everyone alike; empty if it does neither."""
-    if record.outcome.collapsed:
-        what = "The model has collapsed: it ranks rows hardly better than chance."
-    elif record.outcome.decides_alike:
-        what = "The model gives nearly everyone the same decision; another threshold may separate them."
-    else:
-        return ""
-    return f"{what} Equal rates then say nothing in its favour."
 
 
 def _rates_of(record: AuditRecord) -> dict[str, str]:

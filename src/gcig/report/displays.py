@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "AttributionProfileDisplay",
-    "DisparityDisplay",
-    "GroupRatesDisplay",
-    "ParetoDisplay",
-    "RobustnessDisplay",
-    "WaterfallDisplay",
-]
-
 _COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#a02c4c", "#5b6470")
 _MARKERS = ("o", "s", "^", "D", "P", "X", "v")
 _LINES = ("-", "--", ":", "-.")

@@ -34,7 +34,7 @@ build_data = _load_build_script()
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
-    """What a test registers is forgotten after it."""
+    """Forget the datasets that a test registered."""
     monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
     monkeypatch.setattr(registry, "_LOADED", dict(registry._LOADED))
 

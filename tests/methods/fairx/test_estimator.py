@@ -904,7 +904,7 @@ def test_from_module_takes_all_parameters():
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (nn.Linear(4, 1), "module cannot take rows of 3 encoded columns"),
+        (nn.Linear(4, 1), "module does not take rows of 3 numbers"),
         (nn.Linear(3, 2), r"one logit per row.*\(2, 2\)"),
         (nn.Sequential(nn.Linear(3, 1), nn.Sequential(nn.Sigmoid()), nn.Flatten(0)), "ends in a Sigmoid"),
     ],
