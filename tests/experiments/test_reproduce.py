@@ -323,7 +323,7 @@ def test_requests_are_checked():
     with pytest.raises(InputError, match="tuning must be one of"):
         Request.of(tuning="always")
     asked = Request.of(datasets=["german", "adult"], seeds=[1, 2])
-    assert Request.from_json(json.dumps(asdict(asked))) == asked
+    assert Request.from_dict(json.loads(json.dumps(asdict(asked)))) == asked
     assert (asked.expected(), asked.expected("sensitivity")) == (10, 4)
     assert asked.repeats == {"german": run_folder.SMALL_REPEATS, "adult": 1}
     assert Request.of(quick=True).tuning == "none"

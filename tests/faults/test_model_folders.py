@@ -13,7 +13,7 @@ import gcig
 from gcig.cli import main
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder
-from support.model_mutations import mutations, replaced, write_mutation
+from support.model_mutations import Bomb, mutations, replaced, seal, write_mutation
 from tables import QUICK, make_loans
 
 LOANS = make_loans(200)
@@ -129,16 +129,6 @@ def test_fault_33_all_edited_folders(folder, tmp_path, key):
     check_edited(folder, tmp_path, key, sample)
 
 
-class Bomb:
-    """An object whose pickle creates a file when it is opened."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 @pytest.mark.parametrize("name", ["tensors.safetensors", "model.json", "manifest.json"])
 def test_fault_29_a_pickle_in_the_place_of_a_file(folder, tmp_path, name):
     proof = tmp_path / "it ran"
@@ -147,6 +137,10 @@ def test_fault_29_a_pickle_in_the_place_of_a_file(folder, tmp_path, name):
     (tmp_path / "m" / name).write_bytes(pickle.dumps(Bomb(proof)))
     with pytest.raises(PersistenceError):
         gcig.load(tmp_path / "m")
+    if name != "manifest.json":
+        seal(tmp_path / "m")
+        with pytest.raises(PersistenceError, match=f"{name} is not"):
+            gcig.load(tmp_path / "m")
     assert not proof.exists()
 
 

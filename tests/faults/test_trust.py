@@ -20,6 +20,7 @@ import gcig
 from gcig.auditing.subject import hash_model
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError
+from support.model_mutations import Bomb
 from tables import QUICK, ROLE_FLAGS, make_loans
 
 LOANS = make_loans(200)
@@ -103,14 +104,6 @@ def test_fault_38_parquet_of_lists_and_records(shell, model, loans, tmp_path, en
 
 
 # --- 40: a configuration file that grants trust ------------------------------------------------------
-
-
-class Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
 
 
 def test_fault_40_a_configuration_file_cannot_grant_trust(shell, loans_csv, tmp_path):

@@ -192,6 +192,7 @@ def test_half_precision_and_autocast_compute_in_float32(name, n_groups):
 
 @NAMES
 @pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")  # torch's own
 def test_compiles_to_one_graph(name, n_groups):
     logits, labels, groups = make_batch(n_groups=n_groups)
     logits.requires_grad_()

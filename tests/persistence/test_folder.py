@@ -28,6 +28,7 @@ from gcig.persistence import (
     load_folder,
     save_folder,
 )
+from support.model_mutations import Bomb, seal
 
 DOCUMENT = {"threshold": 0.1, "columns": ["age", "sex"], "nested": {"on": True, "none": None}}
 TENSORS = {"layers.0.weight": torch.arange(6.0).reshape(2, 3), "mean": np.array([0.1, math.nan])}
@@ -42,22 +43,6 @@ def saved(tmp_path):
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def canonical(value):
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def seal(folder, **changes):
-    """Rewrite the manifest so that it fits the files: what someone does who knows the format."""
-    manifest = json.loads((folder / "manifest.json").read_bytes()) | changes
-    del manifest["sha256"]
-    if "files" not in changes:
-        for name in manifest["files"]:
-            data = (folder / name).read_bytes()
-            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    digest = hashlib.sha256(canonical(manifest)).hexdigest()
-    (folder / "manifest.json").write_bytes(canonical(manifest | {"sha256": digest}))
 
 
 # --- round trips --------------------------------------------------------------------------------------
@@ -492,16 +477,6 @@ def test_a_link_to_a_whole_folder_is_the_users_own_choice(saved):
     link = saved.parent / "current"
     link.symlink_to(saved)
     assert load_folder(link)[0] == DOCUMENT
-
-
-class Bomb:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 def test_a_pickle_is_refused_and_never_run(saved):

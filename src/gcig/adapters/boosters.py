@@ -1,6 +1,7 @@
 """Gradient boosted trees of XGBoost, LightGBM and CatBoost, and their native files, which run no code."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -45,8 +46,12 @@ def open_booster(path: Path, kind: str) -> Any:
             f"{path} is a model of {name}, which is not installed. Install it: pip install {kind}."
         ) from error
     try:
-        if kind in ("xgboost", "lightgbm"):
+        if kind == "xgboost":
             return library.Booster(model_file=str(path))
+        if kind == "lightgbm":
+            model = library.Booster(model_str=_lightgbm_text(path))
+            booster_categories(model)  # fails if what it describes is damaged
+            return model
         written = "cbm" if _head(path).startswith(b"CBM1") else "json"
         if written == "json":
             json.loads(path.read_bytes())  # CatBoost opens a truncated file as an empty model
@@ -56,6 +61,20 @@ def open_booster(path: Path, kind: str) -> Any:
             f"{path} could not be opened as a model of {name} ({type(error).__name__}): the file is damaged, "
             f"or another version of {name} wrote it. Save the model again with the installed version."
         ) from error
+
+
+def _lightgbm_text(path: Path) -> str:
+    """Return the text of a LightGBM model; raise an error if its trees would make LightGBM crash or loop."""
+    text = path.read_text("utf-8")
+    for tree in text.split("\nTree=")[1:]:
+        fields = dict(line.partition("=")[::2] for line in tree.splitlines())
+        if (leaves := int(fields["num_leaves"])) > 1:
+            children = map(int, f"{fields['left_child']} {fields['right_child']}".split())
+            if sorted(children) != [*range(-leaves, 0), *range(1, leaves - 1)]:
+                raise ValueError("a tree in which not every node below the root has one parent")
+    # LightGBM crashes if it cannot read a parameter of training, which is not needed. With the sizes of its
+    # trees, it would read them in parallel, and an error would abort the process.
+    return re.sub(r"^tree_sizes=.*\n|^parameters:\n(?s:.*)^end of parameters\n", "", text, flags=re.MULTILINE)
 
 
 def booster_columns(model: Any) -> tuple[str, ...] | None:
@@ -99,7 +118,7 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
         if categories and not hasattr(model, "get_categories"):
             raise InputError(
                 "model: it has columns of categories, whose order this version of XGBoost does not record. "
-                "Install XGBoost 3.1 or later, train the model again and save it."
+                "Install XGBoost 3.1.1 or later, train the model again and save it."
             )
         return lambda X: model.predict(
             xgboost.DMatrix(

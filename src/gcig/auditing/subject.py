@@ -148,6 +148,8 @@ def _open_program(path: Path, kind: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
+            # torch.export.load of torch 2.10 says so of the bytes that it has just read.
+            warnings.filterwarnings("ignore", "The given buffer is not writable", UserWarning)
             return openers.get(kind, joblib.load)(path)
     except Exception as error:  # the file may run any code, which may raise anything
         raise InputError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,23 @@ def _draw_stored(
 ) -> Drawn:
     """Draw the page of a JSON document, which may have been edited, and write it next to it by default."""
     document = _json_object(path)
-    try:
+    with _drawing(path, origin, remedy):
         page = draw(document)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        raise click.ClickException(f"{path} is not what {origin}: {error!r}. {remedy}") from error
     return _write(page, out or path.with_suffix(".html")), document
+
+
+@contextmanager
+def _drawing(path: Path, origin: str, remedy: str) -> Iterator[None]:
+    """Say that what was stored may have been edited if it cannot be drawn."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        from gcig._validation import InputError
+        from gcig.benchmark.store import RunError
+
+        if isinstance(error, InputError | RunError):
+            raise  # it says more
+        raise click.ClickException(f"{path} is not what {origin}: {error!r}. {remedy}") from error
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -155,8 +168,9 @@ def _draw_run(folder: Path, out: Path | None) -> Drawn:
             f"{folder} holds nothing to draw: name a folder that `gcig compare`, `gcig reproduce`, `gcig "
             "train` or `gcig tradeoff` wrote, or a folder with the JSON of audits."
         )
-    page = _copy(draw(folder), out)
-    return page, reproduction_document(folder, page)
+    with _drawing(folder, "`gcig reproduce` wrote", "Restore its files."):
+        page = _copy(draw(folder), out)
+        return page, reproduction_document(folder, page)
 
 
 def _copy(page: Path, out: Path | None) -> Path:

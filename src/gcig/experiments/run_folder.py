@@ -4,8 +4,8 @@ Results are collected from the store into files. Rendering uses these files alon
 the store, whose predictions are not published.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from gcig._files import read_json
 from gcig._tables import EXACT_NUMBERS
 from gcig._validation import InputError
 from gcig.benchmark.comparison import check_arguments, check_methods
@@ -132,13 +133,15 @@ class Request:
         return EXPERIMENTS[experiment].settings(self.requested(experiment), self.methods)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild a request from the content of its file."""
-        data: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(text).items()
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        return cls(**data)
+        found = cls(**fields)
+        if not all(isinstance(name, str) for name in (*found.datasets, *found.methods)):
+            raise TypeError("datasets and methods must be names")
+        return found
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,13 @@ class Parameters:
     def read(cls, folder: Path) -> Self:
         """Read the parameters from a folder; there are none if tuning is not finished."""
         file = folder / CHOSEN
-        return cls(**json.loads(file.read_bytes())) if file.is_file() else cls()
+        if not file.is_file():
+            return cls()
+        with _reading(file):
+            found = cls(**read_json(file))
+            for each in (*found.common.values(), *found._by_fold.values()):
+                dict(each)
+        return found
 
 
 def choose_parameters(
@@ -287,13 +296,8 @@ def read_request(out: Path) -> Request:
         raise RunError(
             f"there is no reproduction in {str(out)!r}: it has no {REQUEST}. Name the folder of one."
         )
-    try:
-        return Request.from_json(file.read_bytes())
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(
-            f"{str(file)!r} was not written by gcig reproduce ({type(error).__name__}). Restore the file, or "
-            "name another folder."
-        ) from error
+    with _reading(file):
+        return Request.from_dict(read_json(file))
 
 
 def read(out: Path) -> Results:
@@ -324,13 +328,30 @@ def _frame(path: Path) -> pd.DataFrame:
 
 
 def _csv(path: Path) -> pd.DataFrame:
-    if not path.is_file() or not path.read_text(encoding="utf-8").strip():
+    if not path.is_file():
         return pd.DataFrame()
-    return pd.DataFrame(pd.read_csv(path, dtype={"variant": "object", "error": "object"}, **EXACT_NUMBERS))
+    with _reading(path):
+        try:
+            frame = pd.read_csv(path, dtype={"variant": "object", "error": "object"}, **EXACT_NUMBERS)
+        except pd.errors.EmptyDataError:
+            frame = pd.DataFrame()
+        return pd.DataFrame(frame)
 
 
 def _json(path: Path, default: Any) -> Any:
+    if not path.is_file():
+        return default
+    with _reading(path):
+        return read_json(path)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Raise a `RunError` if the content of a file is not what gcig writes."""
     try:
-        return json.loads(path.read_bytes()) if path.is_file() else default
-    except ValueError as error:
-        raise RunError(f"{str(path)!r} is not JSON: {error}. Restore or remove the file.") from None
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(
+            f"{str(file)!r} is damaged, or was not written by gcig reproduce ({type(error).__name__}). "
+            "Restore the file, or name another folder."
+        ) from error
