@@ -150,15 +150,19 @@ def _simulate_outcomes(network: nn.Module, n_samples: int, n_rows: int) -> dict[
 
 @dataclass
 class _RecordedSearch(BoundSearch):
-    """A search that keeps the networks of the epochs from which it may choose."""
+    """A search that keeps the networks from which it may choose: epochs, or finished stages."""
 
     eligible: list[dict[str, torch.Tensor]] = field(default_factory=list, init=False)
     of_stage: list[dict[str, torch.Tensor]] = field(default_factory=list, init=False)
 
     def _train(self, weights: dict[str, float], start: Stage | None) -> Stage:
         self.of_stage.clear()
+        before = len(self.stages)
         stage = super()._train(weights, start)
-        self.eligible += self.of_stage[int(_MATURE_SHARE * len(self.of_stage)) :]
+        if self._finishes:
+            self.eligible += [each.candidate.state for each in self.stages[before:]]
+        else:
+            self.eligible += self.of_stage[int(_MATURE_SHARE * len(self.of_stage)) :]
         return stage
 
     def _prefer(self, measured: Mapping[str, float]) -> float:

@@ -142,8 +142,8 @@ class OutcomeLoss(nn.Module):
         then those of the averages, which are far less noisy than the rates of a mini-batch; the gradient is
         taken through the rates of the mini-batch. 0 uses the mini-batch alone.
     of_decisions : bool
-        Whether the averages are those of decisions rather than of soft rates, which then only carry the
-        gradient: the loss is 0 if the decisions are fair, whatever the soft rates are.
+        Whether the value is that of decisions rather than of soft rates, which then only carry the gradient:
+        the loss is 0 if the decisions are fair, whatever the soft rates are.
     smoothness : float
         The difference of two rates below which the loss is quadratic.
     validate : bool
@@ -233,17 +233,21 @@ class OutcomeLoss(nn.Module):
     def of_rates(self, logits: Tensor, membership: Tensor) -> Tensor:
         """Return the loss of logits whose `membership` is known."""
         rates, present = soft_rates((logits - self.cut) / self.temperature, membership)
-        if not self.momentum:
-            return pairwise_gap(rates, present, self.smoothness)
-        average, known = self.follow(rates.detach(), present, logits.detach(), membership)
-        return pairwise_gap(average + (rates - rates.detach()), known, self.smoothness)
+        values, known = self.follow(rates.detach(), present, logits.detach(), membership)
+        return pairwise_gap(values + (rates - rates.detach()), known, self.smoothness)
 
     def follow(
         self, rates: Tensor, present: Tensor, logits: Tensor, membership: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Update the running averages with a mini-batch; return them, and which cells have had rows."""
+        """Return the rates whose gap is the loss, and which cells have them.
+
+        They are the soft rates, or those of decisions, and with momentum their running averages, which are
+        updated with the mini-batch.
+        """
         if self.of_decisions:
             rates, _ = soft_rates((logits - self.cut) * _SHARP, membership)
+        if not self.momentum:
+            return rates, present
         average, known = self.start_averages(rates)
         # The first rate of a cell is its average. All in place, so that a recorded step can be repeated.
         average.copy_(torch.lerp(average, rates, present * (1 - self.momentum * known)))

@@ -207,8 +207,7 @@ def _pull_outcome(
     found = SoftRates(logits[:n], membership, loss.cut, loss.temperature)
     shape = (-1, loss.n_groups)
     rates, present = found.rates.view(shape), found.present.view(shape)
-    if loss.momentum:
-        rates, present = loss.follow(rates, present, logits[:n], membership.T.view(*rates.shape, n))
+    rates, present = loss.follow(rates, present, logits[:n], membership.T.view(*rates.shape, n))
     value, d_rates = pull_pairwise_gap(rates.tolist(), present.tolist(), loss.smoothness)
     found.pull(logits.new_tensor(d_rates), weight, d_logits[:n])
     return logits.new_tensor(value)

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,21 +29,42 @@ PLAIN = {
 class KnownStudent:
     """A student whose gap falls with the weight of the outcome, and whose AUC falls with both weights."""
 
-    def __init__(self, gcig=0.1, noise=0.0, refuses_above=math.inf):
+    def __init__(self, gcig=0.1, noise=0.0, refuses_above=math.inf, can_finish=False):
+        self.can_finish = can_finish
         self.settings = SimpleNamespace(
             weights={"gcig": gcig, "outcome": 0.05}, loop=SimpleNamespace(max_epochs=10)
         )
         self.teacher = SimpleNamespace(measured=PLAIN)
         self.noise, self.refuses_above = np.random.default_rng(0).normal(0, noise, 100), refuses_above
-        self.asked, self.epochs = [], []
+        self.asked, self.epochs, self.finished = [], [], []
 
     def train(self, weights, *, n_epochs=None, start=None, prefer=None):  # noqa: ARG002 (the response depends on weights alone)
         self.asked.append(dict(weights))
         self.epochs.append(n_epochs)
         reached = {term: min(weight, self.refuses_above) for term, weight in weights.items()}
+        measured = self._measure(reached)
+        history = tuple(
+            Epoch(n + 1, {}, {f"weight_{term}": weight for term, weight in reached.items()})
+            for n in range(n_epochs or 10)
+        )
+        assert (prefer is None) == self.can_finish
+        assert prefer is None or math.isfinite(prefer(measured))
+        return Candidate({}, reached, measured, Outcome(history, 2), within_limits=True, braked=False)
+
+    def finish(self, candidate, weight):
+        self.finished.append((candidate.weights, weight))
+        reached = {**candidate.weights, "outcome": weight}
+        return replace(
+            candidate,
+            weights=reached,
+            measured=self._measure(reached),
+            within_limits=weight <= self.refuses_above,
+        )
+
+    def _measure(self, reached):
         gap = 0.3 / (1 + 10 * reached["outcome"]) + self.noise[len(self.asked)]
         gcig = 0.2 / (1 + 10 * reached["gcig"])
-        measured = {
+        return {
             **PLAIN,
             "outcome_gap": gap,
             "outcome_gap_pooled": 0.8 * gap,
@@ -52,12 +74,6 @@ class KnownStudent:
             "gcig_limit": gcig + 0.01,
             "auc_lost": 0.004 * reached["outcome"] + 0.01 * reached["gcig"],
         }
-        history = tuple(
-            Epoch(n + 1, {}, {f"weight_{term}": weight for term, weight in reached.items()})
-            for n in range(n_epochs or 10)
-        )
-        assert math.isfinite(prefer(measured))
-        return Candidate({}, reached, measured, Outcome(history, 2), within_limits=True, braked=False)
 
 
 def search(student, fair_limit=0.0, chance=0.0, **bounds):
@@ -79,11 +95,36 @@ def test_reasons_stay_fair_if_auc_suffices_for_both():
 def test_reasons_give_way_to_a_bound_that_cannot_be_met_with_them():
     student = KnownStudent(refuses_above=0.3)
     found, best = search(student, outcome=0.01)
-    assert {"gcig": 0.0, "outcome": 0.05} in student.asked
-    assert found.stages[-1].weights["gcig"] == 0.1
+    assert pytest.approx({"gcig": 0.01, "outcome": 0.2}) in student.asked
     assert best.measured["outcome_gap_limit"] == min(
         stage.candidate.measured["outcome_gap_limit"] for stage in found.stages
     )
+
+
+def test_every_stage_is_finished_with_growing_weights_until_the_bound_is_met():
+    student = KnownStudent(can_finish=True)
+    _, best = search(student, outcome=0.15)
+    assert len(student.asked) == 1
+    weights = [weight for _, weight in student.finished]
+    assert weights == sorted(weights)
+    assert best.weights == {"gcig": 0.1, "outcome": weights[-1]}
+    assert best.measured["outcome_gap_limit"] <= 0.15
+
+
+def test_a_bound_that_finishing_does_not_meet_is_searched_for_with_less_weight_on_reasons():
+    student = KnownStudent(can_finish=True, refuses_above=0.1)
+    _, best = search(student, outcome=0.01)
+    assert student.asked == [{"gcig": 0.1, "outcome": 0.05}, pytest.approx({"gcig": 0.01, "outcome": 0.2})]
+    assert best.within_limits
+    weights = [weight for _, weight in student.finished]
+    assert weights == [0.05, 0.08, 0.13] * 2  # the last one loses too much AUC
+    assert best.weights["outcome"] == pytest.approx(0.1)  # of the second stage, which its limit refused
+
+
+def test_a_bound_of_reasons_keeps_its_weight_in_the_second_search():
+    student = KnownStudent(can_finish=True, refuses_above=0.1)
+    search(student, outcome=0.01, gcig=0.5)
+    assert {asked["gcig"] for asked in student.asked} == {0.1}
 
 
 def test_the_aim_of_a_bound_that_cannot_be_shown_leaves_out_what_chance_adds():
@@ -144,6 +185,7 @@ def test_later_stages_are_shorter_and_the_history_is_one():
     student = KnownStudent()
     _, best = search(student, outcome=0.1)
     assert student.epochs[0] == 10
+    assert len(student.epochs) > 1
     assert all(n < 10 for n in student.epochs[1:])
     assert [epoch.number for epoch in best.outcome.history] == list(range(1, sum(student.epochs) + 1))
     assert 1 <= best.outcome.best_epoch <= sum(student.epochs)

@@ -23,7 +23,7 @@ from gcig.methods.fairx.selection import (
     make_held_out,
     measure,
 )
-from gcig.methods.fairx.settings import FairTraining
+from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.weights import Limits, Measured, WeightControl
 from gcig.methods.training_data import TrainingData
 from gcig.metrics import equalized_odds_gap, gcig_score
@@ -96,7 +96,7 @@ def test_utility_and_outcome_gap(found):
     gap = equalized_odds_gap(labels, decisions.astype(int), sensitive_features=ROWS.groups.numpy())
     assert found["outcome_gap"] == pytest.approx(gap, abs=1e-6)
     for name, rows in (("soft_outcome_gap", ROWS), ("soft_outcome_gap_training", TRAINING)):
-        soft, chances = 0.0, torch.sigmoid(logits_of(rows.inputs) / SETTINGS.rate_temperature)
+        soft, chances = 0.0, torch.sigmoid(logits_of(rows.inputs) / RATE_TEMPERATURE)
         for label in (0, 1):
             rates = [chances[(rows.labels == label) & (rows.groups == group)].mean() for group in (0, 1)]
             soft += float((rates[0] - rates[1]).abs())

@@ -20,7 +20,7 @@ from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.methods.fairx import training
 from gcig.methods.fairx.distillation import BatchSource
 from gcig.methods.fairx.selection import HeldOut, binary_auc, measure
-from gcig.methods.fairx.settings import FairTraining
+from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.training import train_fairly
 from gcig.methods.fairx.weights import LARGEST, WeightControl, standard_error_of_auc
 from gcig.models.mlp import make_mlp
@@ -121,7 +121,7 @@ def test_reasons_become_fairer_and_predictions_stay():
 def test_outcome_term_lowers_the_gap_that_it_is_named_after(outcome, plain):
     settings = replace(SETTINGS, outcome=outcome, lambda_fair=2.0, loop=Loop(16, 32))
     network, found = run(settings, held=None)
-    loss = OUTCOME_LOSSES[outcome](2, temperature=settings.rate_temperature)
+    loss = OUTCOME_LOSSES[outcome](2, temperature=RATE_TEMPERATURE)
     before, after = (
         float(loss(scores_of(net, TRAINING), TRAINING.labels, TRAINING.groups)) for net in (plain, network)
     )

@@ -69,13 +69,13 @@ def test_larger_weights_tolerate_a_larger_loss_up_to_the_limit():
     assert tolerated(noise=0.05, **USUAL) == pytest.approx(4e-4 / 0.05)  # less, if it is hardly known
 
 
-def test_a_term_with_a_bound_may_cost_more_and_leaves_less_to_the_others():
+def test_a_term_with_a_bound_may_cost_more():
     rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.008}
     usual = Limits.for_weights(USUAL, **rest).tolerated["gcig"]
     outcome_first = Limits.for_weights({"gcig": 0.2, "outcome": 5.0}, bounded=["outcome"], **rest).tolerated
-    assert outcome_first == pytest.approx({"gcig": 0.6 * usual, "outcome": 2 * usual})
+    assert outcome_first == pytest.approx({"gcig": usual, "outcome": 2 * usual})
     reasons_first = Limits.for_weights(USUAL, bounded=["gcig"], **rest).tolerated
-    assert reasons_first == pytest.approx({"gcig": 0.85 * 0.015, "outcome": 0.6 * usual})
+    assert reasons_first == pytest.approx({"gcig": 0.85 * 0.015, "outcome": usual})
 
 
 def test_training_backs_off_only_from_terms_that_may_not_cost_as_much():

@@ -21,7 +21,7 @@ from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.outcome import OUTCOME_LOSSES, rate_disparity
 from gcig.methods.fairx.distillation import Teacher
-from gcig.methods.fairx.settings import FairTraining
+from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.weights import USUAL, Measured, WeightControl
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.intervals import gap_limit, mean_limit, rate_gap
@@ -127,7 +127,7 @@ class HeldOut:
         """
         rows, membership = self._rate_rows
         trained = self.logits(network, rows.inputs) - cut
-        soft = rate_disparity(trained / self.settings.rate_temperature, membership)
+        soft = rate_disparity(trained / RATE_TEMPERATURE, membership)
         found = {"soft_outcome_gap_training": float(soft)}
         if self.settings.max_eo_gap is not None:
             together = torch.cat([self.membership, membership], dim=-1)
@@ -295,7 +295,7 @@ def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None)
         "decided_alike": max(positive, 1 - positive),
         "outcome_gap": rate_gap(*counts),
         "outcome_gap_limit": gap_limit(*counts),
-        "soft_outcome_gap": float(rate_disparity(margins / settings.rate_temperature, held_out.membership)),
+        "soft_outcome_gap": float(rate_disparity(margins / RATE_TEMPERATURE, held_out.membership)),
         **held_out.explain(network),
     }
     if settings.constrains and held_out.is_held_out:  # avoids a pass over the training rows otherwise

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from gcig.losses.terms import (
     AttributeTerm,
     ColumnTerm,
     ConsistencyTerm,
+    MiniBatch,
     OutcomeTerm,
     PredictionTerm,
     ReasonTerm,
@@ -36,13 +38,14 @@ from gcig.losses.terms import (
     Term,
 )
 from gcig.methods.fairx.distillation import BatchSource, Teacher
+from gcig.methods.fairx.finishing import for_all_rows, output_layer, train_output_layer
 from gcig.methods.fairx.selection import (
     CheckpointSelector,
     HeldOut,
     Preference,
     measure,
 )
-from gcig.methods.fairx.settings import FairTraining
+from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
 from gcig.training.distributed import add_gradients, current_group
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
@@ -67,6 +70,7 @@ _RATE_SMOOTHNESS = 0.05  # smaller gaps have smaller gradients, or rates would o
 # Explained rows per mini-batch: as good as 128 rows at a fraction of the cost, one path per group and
 # reference.
 _EXPLAINED_ROWS = {"mean": 32, "members": 16, "both": 16}
+_FINISHING_ROWS = 50_000  # maximum rows on which an output layer is finished, all at once
 
 
 @dataclass(frozen=True)
@@ -320,8 +324,7 @@ class Student:
         if selector is not None and outcome.best_epoch in selector.measured:
             measured = selector.measured[outcome.best_epoch]
         elif selector is not None:
-            measured = measure(self.network, self.held_out)
-            measured["auc_lost"] = self.teacher.auc_lost(self.network, measured["auc"])
+            measured = self._measure()
         columns = measured.get("columns", math.inf) if settings.explains else math.inf
         return Candidate(
             state=deepcopy(self.network.state_dict()),
@@ -331,6 +334,39 @@ class Student:
             within_limits=control.limits.hold(measured.get("auc_lost", 0.0), columns),
             braked=control.n_braked > 0,
         )
+
+    @cached_property
+    def can_finish(self) -> bool:
+        """True if the network ends in a linear layer, so that `finish` can train it."""
+        return output_layer(self.network, self.held_out.training.inputs[:2]) is not None
+
+    @cached_property
+    def _all_rows(self) -> MiniBatch:
+        """One batch of all training rows, or of many, with their synthetic points."""
+        order = torch.randperm(len(self._source.data), generator=self.generator)[:_FINISHING_ROWS]
+        return self._source(order.to(self.held_out.training.inputs.device))
+
+    def finish(self, candidate: Candidate, weight: float) -> Candidate:
+        """Train the output layer of a candidate on all rows, with this weight of the outcome term."""
+        self.network.load_state_dict(candidate.state)
+        weights = WeightControl({"gcig": 0.0, "outcome": weight}).term_weights(1.0)
+        with one_thread(self._all_rows.inputs.device):
+            train_output_layer(self._all_rows, for_all_rows(self._objective), weights)
+        measured = self._measure()
+        limits = self._limits({**candidate.weights, "outcome": weight})
+        return replace(
+            candidate,
+            state=deepcopy(self.network.state_dict()),
+            weights={**candidate.weights, "outcome": weight},
+            measured=measured,
+            within_limits=limits.keeps_columns(measured["columns"])
+            and "outcome" not in limits.exceeded(measured["auc_lost"]),
+        )
+
+    def _measure(self) -> dict[str, float]:
+        """Measure the network on the held-out set."""
+        measured = measure(self.network, self.held_out)
+        return {**measured, "auc_lost": self.teacher.auc_lost(self.network, measured["auc"])}
 
     def keep(self, candidate: Candidate) -> TrainedNetwork:
         """Load a candidate's parameters into the network, and return the record of its training."""
@@ -358,16 +394,6 @@ class Student:
     def _control(
         self, weights: Mapping[str, float], settings: FairTraining, start: Mapping[str, float] | None
     ) -> WeightControl:
-        limits = Limits()
-        if self.held_out.is_held_out:
-            columns = self.teacher.measured["columns"] if settings.explains else 0.0
-            limits = Limits.for_weights(
-                weights,
-                auc_lost=settings.max_auc_drop,
-                columns=_KEPT_COLUMNS * columns,
-                noise=self.teacher.auc_error,
-                bounded=settings.bounds,
-            )
         start = start or {}
         ramp = max(1.0, _RAMP_SHARE * settings.loop.max_epochs)
         # A later stage takes as long for a small increase: a term that grows at once costs so much AUC that
@@ -375,10 +401,23 @@ class Student:
         span = max((weights[name] / max(SMALLEST, start[name]) for name in start), default=LARGEST / SMALLEST)
         return WeightControl(
             dict(weights),
-            limits,
+            self._limits(weights),
             start=start,
             growth=max(1.0, span) ** (1 / ramp),
             references=settings.references,
+        )
+
+    def _limits(self, weights: Mapping[str, float]) -> Limits:
+        """Return the limits for training with these weights; none without a held-out set."""
+        if not self.held_out.is_held_out:
+            return Limits()
+        columns = self.teacher.measured["columns"] if self.settings.explains else 0.0
+        return Limits.for_weights(
+            weights,
+            auc_lost=self.settings.max_auc_drop,
+            columns=_KEPT_COLUMNS * columns,
+            noise=self.teacher.auc_error,
+            bounded=self.settings.bounds,
         )
 
     def _make_objective(self, data: TrainingRows) -> Objective:
@@ -393,15 +432,14 @@ class Student:
             loss = OUTCOME_LOSSES[settings.outcome](
                 held_out.n_groups,
                 cut=cut,
-                temperature=settings.rate_temperature,
+                temperature=RATE_TEMPERATURE,
                 momentum=_RATE_MOMENTUM,
-                of_decisions=settings.max_eo_gap is not None,
                 smoothness=_RATE_SMOOTHNESS,
                 validate=False,
             )
             terms["outcome"] = OutcomeTerm(loss)
         if self._protected is not None:
-            terms["attribute"] = AttributeTerm(cut, settings.rate_temperature)
+            terms["attribute"] = AttributeTerm(cut, RATE_TEMPERATURE)
         if not settings.explains:
             return Objective(terms)
         options: dict[str, Any] = {

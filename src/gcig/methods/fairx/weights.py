@@ -26,10 +26,8 @@ _NEGLIGIBLE_SHARE, _TOLERATED_SHARE, _EXCESSIVE_SHARE, _UNRECOVERABLE_SHARE = 1 
 # product of tolerated loss and standard error is at most the last number. Chosen on one partition of the five
 # datasets, and confirmed on another one (docs/quality.rst).
 USUAL_LIMIT, _TOLERATED_LOSS, _TOLERATED_ERRORS, _LOSS_TIMES_ERROR = 0.015, 0.004, 0.48, 4e-4
-# The tolerated loss relative to the usual one: of a term with a bound, and of an unbounded term alongside it.
-# Compared on five folds: with 1.2 and 0.8 gaps were larger by 0.02 (Adult), 0.00 (Bank) and 0.05 (COMPAS),
-# and AUC was higher by at most 0.001, all close to the noise of five folds.
-_BOUNDED_SHARES, _UNBOUNDED_SHARE = {"gcig": math.inf, "outcome": 2.0}, 0.6
+# The loss of AUC that a term with a bound tolerates, relative to the usual one.
+_BOUNDED_SHARES = {"gcig": math.inf, "outcome": 2.0}
 # Weights of the other terms relative to the GCIG weight, tuned on rows outside the test folds of
 # docs/quality.rst.
 _MEAN_SHARE, _MEMBERS_SHARE, _EACH_SHARE = 2.5, 1.5, 1.3
@@ -75,7 +73,7 @@ class Limits:
     ) -> "Limits":
         """Return the limits for training with these weights.
 
-        `bounded` terms have priority: they may cost more AUC than usual, and the others less.
+        `bounded` terms may cost more AUC than usual.
 
         >>> rest = {"auc_lost": 0.015, "columns": 4.0, "noise": 0.004}
         >>> of = lambda weight: Limits.for_weights({"gcig": weight}, **rest).tolerated["gcig"]
@@ -87,7 +85,7 @@ class Limits:
         if usual * noise > _LOSS_TIMES_ERROR:
             usual = _LOSS_TIMES_ERROR / noise
         usual /= USUAL_LIMIT
-        share = usual * math.sqrt(max([1.0, *free])) * (_UNBOUNDED_SHARE if bounded else 1.0)
+        share = usual * math.sqrt(max([1.0, *free]))
         shares = {name: _BOUNDED_SHARES[name] * usual if name in bounded else share for name in weights}
         tolerated = {name: min(_TOLERATED_SHARE, share) * auc_lost for name, share in shares.items()}
         return cls(auc_lost, columns, noise, tolerated)

@@ -1,0 +1,142 @@
+"""Finishing: training of the output layer alone, on all rows."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from gcig import FairXClassifier
+from gcig.losses.objective import Objective
+from gcig.losses.outcome import EqualizedOddsLoss
+from gcig.losses.terms import MiniBatch, OutcomeTerm, PredictionTerm, SelectionTerm
+from gcig.methods.fairx import training
+from gcig.methods.fairx.finishing import for_all_rows, output_layer, train_output_layer
+from gcig.methods.fairx.guards import BoundWarning
+from gcig.metrics import equalized_odds_gap
+from gcig.models.mlp import MLP
+from tables import QUICK, make_loans
+
+
+class Doubled(nn.Module):
+    """A network whose last linear layer is not its output."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return 2 * self.inner(x)
+
+
+@pytest.mark.parametrize(
+    ("network", "position"),
+    [
+        (nn.Linear(3, 1), ""),
+        (nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1)), "2"),
+        (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1), nn.Flatten(0)), "2"),
+    ],
+)
+def test_the_output_layer_is_the_one_whose_output_is_the_logit(network, position):
+    rows = torch.randn(5, 3)
+    layer, features = output_layer(network, rows)
+    assert layer is network.get_submodule(position)
+    assert torch.equal(layer(features).flatten(), network.eval()(rows).flatten())
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Doubled(nn.Linear(3, 1)),
+        nn.Sequential(nn.Linear(3, 1), nn.Tanh()),
+        nn.Sequential(nn.AdaptiveMaxPool1d(1)),
+    ],
+    ids=["doubled", "tanh", "no linear layer"],
+)
+def test_other_networks_have_no_output_layer(network):
+    assert output_layer(network, torch.randn(5, 3)) is None
+
+
+def unfair_batch(n=600):
+    """Rows whose second column reveals the group, and a network that uses it."""
+    generator = torch.Generator().manual_seed(0)
+    groups = torch.arange(n) % 2
+    labels = (torch.rand(n, generator=generator) < 0.4 + 0.2 * groups).long()
+    signal = labels + torch.randn(n, generator=generator)
+    inputs = torch.stack([signal, groups + 0.5 * torch.randn(n, generator=generator)], 1)
+    network = MLP(2, (8,), "silu", generator=generator)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    for _ in range(200):
+        loss = nn.functional.binary_cross_entropy_with_logits(network(inputs).flatten(), labels.float())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    targets = torch.sigmoid(network(inputs).flatten().detach())
+    return MiniBatch(network, inputs, labels, groups, targets)
+
+
+def gap(batch, decided):
+    codes = [each.numpy() for each in (batch.labels, decided.long(), batch.groups)]
+    return equalized_odds_gap(codes[0], codes[1], sensitive_features=codes[2])
+
+
+def objective():
+    loss = EqualizedOddsLoss(2, temperature=0.3, momentum=0.97)
+    return Objective(
+        {"prediction": PredictionTerm(), "outcome": OutcomeTerm(loss), "selection": SelectionTerm(0.0, 0.1)}
+    )
+
+
+def test_the_gap_of_decisions_falls_with_the_weight_and_other_layers_stay():
+    batch, gaps = unfair_batch(), []
+    before, plain = deepcopy(batch.module.state_dict()), batch.module(batch.inputs).flatten() >= 0
+    for weight in (0.0, 0.1, 0.5):
+        batch.module.load_state_dict(before)
+        train_output_layer(batch, for_all_rows(objective()), {"outcome": weight, "selection": 0.3 + weight})
+        decided = batch.module(batch.inputs).flatten() >= 0
+        gaps.append(gap(batch, decided))
+        assert decided.float().mean() == pytest.approx(float(plain.float().mean()), abs=0.03)
+    after = batch.module.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert changed == set(list(before)[-2:])  # weight and bias of the last layer
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 0.3 * gaps[0]
+
+
+def test_the_outcome_of_all_rows_is_that_of_their_decisions():
+    batch = unfair_batch()
+    value = for_all_rows(objective()).terms["outcome"](batch)
+    # Huber's loss: each of the two differences is above the smoothness of 0.02, and counts less half of it.
+    assert value.item() == pytest.approx(gap(batch, batch.logits >= 0) - 0.02, abs=1e-6)
+
+
+def test_an_outcome_term_of_the_user_is_kept():
+    own = objective().with_term("outcome", lambda batch: batch.logits.mean())
+    assert for_all_rows(own) is own
+
+
+def test_a_network_without_an_output_layer_is_refused():
+    batch = unfair_batch(20)
+    batch.module = Doubled(batch.module)
+    with pytest.raises(ValueError, match="does not end in a linear layer"):
+        train_output_layer(batch, objective(), {})
+
+
+@pytest.mark.parametrize("ends_in_linear", [True, False])
+def test_searches_finish_networks_that_end_in_a_linear_layer(monkeypatch, ends_in_linear):
+    finished = []
+
+    def record(batch, objective, weights):
+        finished.append(weights)
+        train_output_layer(batch, objective, weights)
+
+    monkeypatch.setattr(training, "train_output_layer", record)
+    loans = make_loans(400)
+    network = MLP(7, (8, 4), "silu", generator=torch.Generator().manual_seed(0))
+    module = network if ends_in_linear else Doubled(network)
+    model = FairXClassifier(**QUICK | {"module": module, "lambda_ig": 0.0, "max_eo_gap": 0.01})
+    with pytest.warns(BoundWarning):
+        model.fit(loans.X, loans.y, **loans.groups)
+    assert bool(finished) == ends_in_linear
+    assert all(weights["gcig"] == 0 for weights in finished)
+    assert model.bounds_["max_eo_gap"].limit > 0.01
