@@ -117,8 +117,20 @@ def test_a_bound_that_finishing_does_not_meet_is_searched_for_with_less_weight_o
     assert student.asked == [{"gcig": 0.1, "outcome": 0.05}, pytest.approx({"gcig": 0.01, "outcome": 0.2})]
     assert best.within_limits
     weights = [weight for _, weight in student.finished]
-    assert weights == [0.05, 0.08, 0.13] * 2  # the last one loses too much AUC
+    halved = [
+        0.08**0.5 * 0.13**0.5,
+        0.08**0.75 * 0.13**0.25,
+    ]  # 0.13 and 0.102 lose too much AUC, 0.09 does not
+    assert weights == pytest.approx([0.05, 0.08, 0.13, *halved] * 2)
     assert best.weights["outcome"] == pytest.approx(0.1)  # of the second stage, which its limit refused
+
+
+def test_a_network_that_meets_a_bound_but_loses_too_much_auc_does_not_end_the_search():
+    student = KnownStudent(can_finish=True, refuses_above=0.1)
+    _, best = search(student, outcome=0.18)  # met from a weight of 0.13 on
+    assert len(student.asked) == 2
+    assert best.within_limits
+    assert best.measured["outcome_gap_limit"] > 0.18
 
 
 def test_a_bound_of_reasons_keeps_its_weight_in_the_second_search():
@@ -136,10 +148,10 @@ def test_the_aim_of_a_bound_that_cannot_be_shown_leaves_out_what_chance_adds():
 
 def test_the_confidence_limit_is_the_aim_unless_it_cannot_be_shown():
     shown, unshown = KnownStudent(), KnownStudent()
-    with_confidence = search(shown, fair_limit=0.1, outcome=0.15)[1]
-    by_value = search(unshown, fair_limit=0.2, outcome=0.15)[1]
-    assert with_confidence.measured["outcome_gap_limit"] <= 0.15
-    assert by_value.measured["outcome_gap"] <= 0.15 < by_value.measured["outcome_gap_limit"]
+    with_confidence = search(shown, fair_limit=0.1, outcome=0.12)[1]
+    by_value = search(unshown, fair_limit=0.2, outcome=0.12)[1]
+    assert with_confidence.measured["outcome_gap_limit"] <= 0.12
+    assert by_value.measured["outcome_gap"] <= 0.12 / 1.5
     assert by_value.weights["outcome"] < with_confidence.weights["outcome"]
 
 
@@ -237,6 +249,6 @@ def test_a_bound_below_what_can_be_shown_is_aimed_at_by_two_gaps():
     """The larger of the gap of the held-out rows, without what chance adds, and of the gap of all rows."""
     search = BoundSearch(KnownStudent(), {"outcome": 0.1}, fair_limit=0.2, noise=0.12)
     measured = {**PLAIN, "outcome_gap": 0.13, "outcome_gap_pooled": 0.15}
-    assert search._excess(measured, "outcome") == pytest.approx(1.1 * 0.15 / 0.1)
+    assert search._excess(measured, "outcome") == pytest.approx(1.5 * 0.15 / 0.1)
     measured["outcome_gap"] = 0.2
-    assert search._excess(measured, "outcome") == pytest.approx(1.1 * 0.16 / 0.1)
+    assert search._excess(measured, "outcome") == pytest.approx(1.5 * 0.16 / 0.1)
