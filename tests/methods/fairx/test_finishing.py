@@ -110,8 +110,17 @@ def test_the_outcome_of_all_rows_is_that_of_their_decisions():
     assert value.item() == pytest.approx(gap(batch, batch.logits >= 0) - 0.02, abs=1e-6)
 
 
-def test_an_outcome_term_of_the_user_is_kept():
-    own = objective().with_term("outcome", lambda batch: batch.logits.mean())
+class OwnLoss(EqualizedOddsLoss):
+    """A loss with parameters of its own."""
+
+    def __init__(self, scale):
+        super().__init__(2)
+        self.scale = scale
+
+
+@pytest.mark.parametrize("term", [lambda batch: batch.logits.mean(), OutcomeTerm(OwnLoss(3.0))])
+def test_an_outcome_term_of_the_user_is_kept(term):
+    own = objective().with_term("outcome", term)
     assert for_all_rows(own) is own
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gcig.core.modules import evaluating, logits
 from gcig.losses.objective import Objective
+from gcig.losses.outcome import OUTCOME_LOSSES
 from gcig.losses.terms import MiniBatch, OutcomeTerm
 
 _N_STEPS, _LEARNING_RATE = 300, 0.01  # with a learning rate that falls to zero, the rates settle
@@ -32,12 +33,10 @@ def output_layer(network: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor]
     >>> layer is network[2], features.shape
     (True, torch.Size([2, 4]))
     """
-    candidates = [
-        each for each in network.modules() if isinstance(each, nn.Linear) and each.out_features == 1
-    ]
-    if not candidates:
+    linear = [each for each in network.modules() if isinstance(each, nn.Linear) and each.out_features == 1]
+    if not linear:
         return None
-    layer, passed = candidates[-1], []
+    layer, passed = linear[-1], []
     handle = layer.register_forward_hook(lambda _, given, output: passed.append((given[0], output)))
     try:
         with torch.no_grad(), evaluating(network):
@@ -54,8 +53,8 @@ def output_layer(network: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor]
 def for_all_rows(objective: Objective) -> Objective:
     """Return the objective for a batch of all rows: the outcome term compares the rates of its decisions."""
     term = objective.terms.get("outcome")
-    if type(term) is not OutcomeTerm:  # replaced by the user
-        return objective
+    if type(term) is not OutcomeTerm or type(term.loss) not in OUTCOME_LOSSES.values():
+        return objective  # the user replaced the term
     loss = type(term.loss)(
         term.loss.n_groups,
         cut=term.loss.cut,
