@@ -15,7 +15,7 @@ never worse than with a smaller weight.
 
 The same rows compute the limits and select the network, so more than 10 % of the limits of selected networks
 may fail. In a simulation (`benchmarks/error_rates.py`), a bound is called met although new rows exceed it for
-10 to 13 % of the held-out sets, with the bound for which this is most frequent. Confirming the bounds on a
+12 % of the held-out sets, with the bound for which this is most frequent. Confirming the bounds on a
 separate part of the rows would widen every limit by 40 %.
 """
 
