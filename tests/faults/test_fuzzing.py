@@ -113,7 +113,7 @@ def damaged(content, rng):
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
     """Return a file of every kind that commands open."""
-    for package in ("pyarrow", "onnx", "lightgbm"):
+    for package in ("pyarrow", "onnx", "lightgbm", "xgboost"):
         pytest.importorskip(package)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rendering, "draw", lambda *_: b"")  # takes longer than everything else
@@ -136,6 +136,9 @@ def make_originals(folder):
         )
         trees.fit(X.assign(job=X["job"].astype("category")), loans["approved"] == "yes")
         trees.booster_.save_model(folder / "model.txt")
+        boosted = import_module("xgboost").XGBClassifier(n_estimators=5, enable_categorical=True, n_jobs=1)
+        boosted.fit(X.assign(job=X["job"].astype("category")), loans["approved"] == "yes")
+        boosted.save_model(folder / "model.ubj")
         quiet = ["--out", str(folder / "trained"), "--method", "unconstrained", "--epochs", "1", "-q"]
         with contextlib.redirect_stdout(io.StringIO()):
             main(["train", str(folder / "t.csv"), *ROLE_FLAGS, "--drop", "id,race", *quiet])
@@ -190,7 +193,16 @@ def no_code():
 sys.addaudithook(_watch)
 
 
-FILES = ["t.csv", "t.csv.gz", "t.parquet", "t.feather", "model.onnx", "model.txt", "options.toml"]
+FILES = [
+    "t.csv",
+    "t.csv.gz",
+    "t.parquet",
+    "t.feather",
+    "model.onnx",
+    "model.txt",
+    "model.ubj",
+    "options.toml",
+]
 FILES += ["audit.json", "trained/manifest.json", "trained/model.json", "trained/tensors.safetensors"]
 DRAWN = ["run/manifest.json", "run/trials/*.json", "trained/report.json", "family/tradeoff.json"]
 DRAWN += [f"published/{name}" for name in ("request.json", "chosen_parameters.json", "provenance.json")]
@@ -210,7 +222,7 @@ def check_damaged(originals, folder, name, seed):
         path.write_bytes(damaged(path.read_bytes(), rng))
     table = path if name.startswith("t.") else copy / "t.csv"
     commands = [["predict", copy / "trained", table], ["audit", copy / "trained", table, *ROLE_FLAGS, "-q"]]
-    if name in ("model.onnx", "model.txt"):
+    if name in ("model.onnx", "model.txt", "model.ubj"):
         commands = [["audit", path, copy / "t.csv", *ROLE_FLAGS, "--drop", "id,race", "-q"]]
     if name == "audit.json":
         commands = [["audit", copy / "trained", copy / "t.csv", *ROLE_FLAGS, "--against", path, "-q"]]
@@ -224,7 +236,8 @@ def check_damaged(originals, folder, name, seed):
             code, printed = run_command(*command)
         assert code in ((0, 1, 2, 3) if seed else (0, 1, 3)), (seed, command[0], printed[-400:])
         assert "Traceback" not in printed
-        assert ran == [], (seed, command[0])
+        # Another process opens binary files of XGBoost first.
+        assert set(ran) <= ({"subprocess.Popen"} if name == "model.ubj" else set()), (seed, command[0])
     assert peak_megabytes() - before < 500, (seed, commands[0][0])
     shutil.rmtree(copy)
 

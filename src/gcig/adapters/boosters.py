@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +17,7 @@ from gcig._validation import InputError, check_features, match_columns
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
 _HEAD_BYTES = 4096  # enough to recognise a file
+_OPENING_SECONDS = 300  # the most that XGBoost may take to open a file
 
 
 def booster_kind(path: Path) -> str | None:
@@ -47,6 +50,7 @@ def open_booster(path: Path, kind: str) -> Any:
         ) from error
     try:
         if kind == "xgboost":
+            _try_in_another_process(path)
             return library.Booster(model_file=str(path))
         if kind == "lightgbm":
             model = library.Booster(model_str=_lightgbm_text(path))
@@ -61,6 +65,18 @@ def open_booster(path: Path, kind: str) -> Any:
             f"{path} could not be opened as a model of {name} ({type(error).__name__}): the file is damaged, "
             f"or another version of {name} wrote it. Save the model again with the installed version."
         ) from error
+
+
+def _try_in_another_process(path: Path) -> None:
+    """Raise an error if XGBoost cannot open a file in its binary format, whose damage can crash the process.
+
+    The other process imports packages from where they are installed, not from the current folder.
+    """
+    if not _head(path).startswith(b'{"'):  # otherwise JSON, whose damage XGBoost reports
+        words = [sys.executable, "-P", "-c", "import sys, xgboost; xgboost.Booster(model_file=sys.argv[1])"]
+        done = subprocess.run([*words, str(path)], capture_output=True, timeout=_OPENING_SECONDS)
+        if done.returncode:
+            raise ValueError(f"the process that opened it ended with {done.returncode}")
 
 
 def _lightgbm_text(path: Path) -> str:
