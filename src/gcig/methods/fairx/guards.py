@@ -250,7 +250,7 @@ def warn_of_unshowable(max_eo_gap: float, fair_limit: float, n_rows: int) -> Non
         BoundWarning(
             f"max_eo_gap={max_eo_gap:g} is below what {n_rows:,} held-out rows can show: even an exactly "
             f"fair model would have an upper 90 % confidence limit of about {fair_limit:.3f}. Training aims "
-            "at a gap 10 % below the bound instead. Provide more rows, a larger validation_fraction, or "
+            "at two thirds of the bound instead. Provide more rows, a larger validation_fraction, or "
             "a looser bound.",
             bound,
         )
