@@ -50,8 +50,9 @@ def test_the_output_layer_is_the_one_whose_output_is_the_logit(network, position
         Doubled(nn.Linear(3, 1)),
         nn.Sequential(nn.Linear(3, 1), nn.Tanh()),
         nn.Sequential(nn.AdaptiveMaxPool1d(1)),
+        nn.Linear(3, 1).requires_grad_(False),
     ],
-    ids=["doubled", "tanh", "no linear layer"],
+    ids=["doubled", "tanh", "no linear layer", "frozen"],
 )
 def test_other_networks_have_no_output_layer(network):
     assert output_layer(network, torch.randn(5, 3)) is None

@@ -26,7 +26,7 @@ _TEMPERATURE, _SMOOTHNESS = 0.15, 0.02
 def output_layer(network: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor] | None:
     """Return the linear layer whose output is the logit, and its inputs for these rows.
 
-    None if the network does not end in a linear layer.
+    None if the network does not end in a linear layer that is trained.
 
     >>> network = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1))
     >>> layer, features = output_layer(network, torch.zeros(2, 3))
@@ -47,7 +47,8 @@ def output_layer(network: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor]
         return None
     features, output = passed[0]
     is_last = features.dim() == 2 and torch.equal(output.flatten(), found)
-    return (layer, features) if is_last else None
+    is_trained = all(parameter.requires_grad for parameter in layer.parameters())
+    return (layer, features) if is_last and is_trained else None
 
 
 def for_all_rows(objective: Objective) -> Objective:
