@@ -44,7 +44,8 @@ _WEIGHT_FACTOR = 2.0  # the factor between the weights of consecutive stages
 _LARGEST_WEIGHT = 10.0  # the end of the effective range of weights
 _OPTIMISM = 1.5  # scales gaps whose bound cannot be shown, since gaps on new rows are larger
 _UNMET_PRICE = 100.0  # larger than the price of any loss of AUC
-_AUC_PRICE = 150.0  # 0.001 of AUC costs as much as 15 % of the teacher's GCIG
+_AUC_PRICE = 150.0  # 0.001 of AUC costs as much as 15 % of the teacher's GCIG, if bounds are met
+_UNMET_AUC_PRICE = 40.0  # 0.001 of AUC costs as much as 4 % of a bound, if bounds are not met
 _F1_TOLERANCE, _F1_PRICE = 0.015, 75.0  # a loss of F1 that costs nothing; a further 0.013 costs a whole bound
 _GCIG_PRICE = 0.15  # of the teacher's whole GCIG, in units of a bound that is not met
 # Weights of the outcome term for the output layer.
@@ -286,7 +287,8 @@ class BoundSearch:
         remaining = sum(measured[kind] / max(plain[kind], 1e-12) for kind in kinds) / len(kinds)
         if not self._is_met(measured):
             distance = max(self._distance(measured, term) for term in self.bounds)
-            return _UNMET_PRICE * (1 + more_effect) + distance + _GCIG_PRICE * remaining + f1_lost
+            costs = _UNMET_AUC_PRICE * measured["auc_lost"] + _GCIG_PRICE * remaining + f1_lost
+            return _UNMET_PRICE * (1 + more_effect) + distance + costs
         return _UNMET_PRICE * more_effect + _AUC_PRICE * measured["auc_lost"] + remaining + f1_lost
 
     def _rank(self, candidate: Candidate) -> tuple[bool, float]:
