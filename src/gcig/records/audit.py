@@ -270,7 +270,7 @@ class AuditRecord(Record):
 
     @property
     def provenance(self) -> dict[str, str]:
-        """What was audited, and how, as name -> text: the end of every report."""
+        """The model, data and settings of the audit as name -> text, shown at the end of every report."""
         subject = self.subject
         own_rule = math.isnan(subject.threshold)
         return {
