@@ -95,8 +95,7 @@ def _own_workspaces() -> Iterator[None]:
 
     PyTorch keeps a workspace of cuBLAS per handle and stream, outside recordings. All recordings are made on
     the same streams, so they would share it: two that run at the same time would overwrite each other's
-    partial sums, and since PyTorch 2.12 the end of one recording frees the workspace of all others. A
-    workspace that is created during a recording is part of its memory pool.
+    partial sums. A workspace that is created during a recording is part of its memory pool.
     """
     torch._C._cuda_clearCublasWorkspaces()
     try:
