@@ -1,9 +1,8 @@
 """Cost on a CUDA device, as ratios within one run.
 
-python -m benchmarks.gpu [--only penalty captum fit stack together table] [--json FILE]
+python -m benchmarks.gpu [--only penalty captum fit stack table] [--json FILE]
 
-The table is trained by one process per core; they take turns on the GPU unless NVIDIA's MPS is started
-before (nvidia-cuda-mps-control -d).
+Processes take turns on the GPU unless NVIDIA's MPS is started before (nvidia-cuda-mps-control -d).
 """
 
 import argparse
@@ -12,11 +11,12 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -24,19 +24,21 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
 from benchmarks.measurement import Row, format_rows, report
-from gcig.benchmark.backends import Backend, LocalBackend, Work
-from gcig.benchmark.comparison import ComparisonResult, compare_tables
-from gcig.benchmark.trials import Table, Trial, common_parameters
+from gcig.benchmark import backends
+from gcig.benchmark.results import results_frame
+from gcig.benchmark.runner import run_trials
+from gcig.benchmark.trials import Table, common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines
-from gcig.experiments.comparison import DATASETS
+from gcig.experiments import run_folder
+from gcig.experiments.settings import setting_trials
 from gcig.losses.gcig import GCIGPenalty, label_row_weights
-from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
 from gcig.training import loop, together
 
 DEVICE = torch.device("cuda", 0)
+PUBLISHED = Path(__file__).parents[1] / "results" / "paper"  # the run whose chosen parameters the table uses
 NAIVE_STEPS = 16
 ATTRIBUTED_ROWS, COLUMNS = 100_000, 1024
 LADDER = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -248,43 +250,6 @@ def _per_step(epochs: list[tuple[bool, int, float]], fair: bool) -> float:
 
 
 STACKED_ROWS, STACKS = 8_000, (1, 5, 25)
-BATCHED = ("unconstrained", "fairx")  # methods whose networks are trained as one model
-
-
-class OneByOne:
-    """A backend that runs trials in this process, one after another."""
-
-    def run(
-        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
-    ) -> Iterator[tuple[Trial, object]]:
-        """Yield every trial with its result."""
-        for trial in trials:
-            yield trial, work(trial, tables[trial.dataset])
-
-
-def together_rows() -> Iterator[Row]:
-    """Compare networks that are trained as one batched model with the same networks one by one."""
-    section = f"One process: {len(BATCHED)} methods, {len(DATASETS)} datasets, 5 folds"
-    tables = [Table.shipped(name) for name in DATASETS]
-    parameters = {method: common_parameters(method) for method in BATCHED}
-
-    def run(backend: Backend) -> tuple[ComparisonResult, float]:
-        start = time.perf_counter()
-        found = compare_tables(tables, methods=BATCHED, parameters=parameters, backend=backend, device="cuda")
-        return found, time.perf_counter() - start
-
-    report("the methods as batched models")
-    found, seconds = run(LocalBackend(1))
-    report(f"the methods one by one (together they took {seconds:.0f} s)")
-    expected, alone = run(OneByOne())
-    note = f"{alone:.0f} s one by one, {seconds:.0f} s together"
-    yield Row(section, "one by one / together", alone / seconds, note=note)
-    fits = [result.frame.groupby("method")["fit_seconds"].mean() for result in (expected, found)]
-    for method in BATCHED:
-        note = f"{fits[0][method]:.2f} s and {fits[1][method]:.2f} s per fit"
-        yield Row(section, f"  {method}: fits", fits[0][method] / fits[1][method], note=note)
-    for measure in ("auc", "f1", "eo_gap", "gcig"):
-        yield _compare_tables(section, measure, found, expected)
 
 
 def stack_rows() -> Iterator[Row]:
@@ -330,37 +295,48 @@ def stack_rows() -> Iterator[Row]:
 
 
 def table_rows() -> Iterator[Row]:
-    """Time the paper's main table, all methods with their defaults, on the device and on the cores."""
-    section = f"The paper's main table: {len(METHODS)} methods, {len(DATASETS)} datasets, 5 folds"
-    tables, jobs = [Table.shipped(name) for name in DATASETS], os.cpu_count() or 1
-    parameters = {method: common_parameters(method) for method in METHODS}
+    """Time the paper's main table as published: all fits of RQ1, with the parameters that were chosen for it.
 
-    def run(device: str) -> tuple[ComparisonResult, float]:
-        report(f"the table on {device}")
+    As many processes as there are cores train the networks of a method and table together, or one by one.
+    """
+    request, chosen = run_folder.read_request(PUBLISHED), run_folder.Parameters.read(PUBLISHED)
+    tables, jobs = {name: Table.shipped(name) for name in request.datasets}, os.cpu_count() or 1
+
+    def parameters(*fold: Any) -> dict[str, Any]:
+        return {**chosen.of(*fold), **common_parameters(fold[1], {"device": str(DEVICE)})}
+
+    trials = setting_trials(
+        request.settings("comparison"),
+        tables,
+        parameters,
+        n_folds=request.n_folds,
+        seeds=request.seeds,
+        repeats=request.repeats,
+    )
+    section = f"The paper's main table: {len(trials)} fits with the published parameters, {jobs} processes"
+
+    def run(way: str, size: int) -> tuple[pd.DataFrame, float]:
+        report(f"the table: {way}")
+        largest, backends._TEAM_SIZE = backends._TEAM_SIZE, size
         start = time.perf_counter()
-        found = compare_tables(tables, parameters=parameters, backend=LocalBackend(jobs), device=device)
-        return found, (time.perf_counter() - start) / 60
+        try:
+            results = run_trials(trials, tables.values(), backend=backends.LocalBackend(jobs), progress=True)
+        finally:
+            backends._TEAM_SIZE = largest
+        return results_frame(results), (time.perf_counter() - start) / 60
 
-    (found, minutes), (expected, on_cores) = run("cuda"), run("cpu")
-    note = f"{jobs} processes; {on_cores:.2f} min on the cores alone"
-    yield Row(section, "with the GPU", minutes, unit=" min", must=5, note=note)
-    fits = {
-        each: result.frame.groupby("method")["fit_seconds"].sum()
-        for each, result in (("device", found), ("core", expected))
-    }
-    for method in METHODS:
-        seconds = [fits[where][method] for where in ("device", "core")]
-        note = f"{seconds[0]:.0f} s and {seconds[1]:.0f} s for all fits"
-        yield Row(
-            section, f"  {method}: device / core, seconds of all fits", seconds[0] / seconds[1], note=note
-        )
+    batched, together = run("batched models", backends._TEAM_SIZE)
+    single, one_by_one = run("one by one", 1)
+    for way, frame, minutes in (("batched models", batched, together), ("one by one", single, one_by_one)):
+        failed = int(frame["error"].notna().sum())
+        yield Row(section, way, minutes, unit=" min", must=5, note=f"{failed} fits failed")
     for measure in ("auc", "f1", "eo_gap", "gcig"):
-        yield _compare_tables(section, measure, found, expected)
+        yield _compare_tables(section, measure, batched, single)
 
 
-def _compare_tables(section: str, measure: str, found: ComparisonResult, expected: ComparisonResult) -> Row:
+def _compare_tables(section: str, measure: str, found: pd.DataFrame, expected: pd.DataFrame) -> Row:
     """Compare the means over the folds, in standard deviations over the folds."""
-    groups = [result.frame.groupby(["dataset", "method"])[measure] for result in (found, expected)]
+    groups = [frame.groupby(["dataset", "method"])[measure] for frame in (found, expected)]
     (mean, other), spread = (each.mean() for each in groups), groups[1].std()
     apart = ((mean - other).abs() / spread).dropna()
     place = " ".join(apart.idxmax())
@@ -374,7 +350,6 @@ SECTIONS = {
     "captum": captum_rows,
     "fit": fit_rows,
     "stack": stack_rows,
-    "together": together_rows,
     "table": table_rows,
 }
 

@@ -472,6 +472,19 @@ def test_a_fit_is_as_good_as_on_the_cpu(german):
     assert abs(found["cuda"].gcig - found["cpu"].gcig) < 0.06
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_bounds_and_trade_offs_are_trained_on_the_device(german):
+    data = german.X, german.y
+    options = {"device": "cuda", "random_state": 0, "max_epochs": 4, "max_eo_gap": 0.3, "max_gcig": 0.3}
+    model = gcig.FairXClassifier(**options).fit(*data, sensitive_features=german.sensitive_features)
+    assert set(model.bounds_) == {"max_gcig", "max_eo_gap"}
+    assert all(np.isfinite([bound.value, bound.limit]).all() for bound in model.bounds_.values())
+    start = gcig.FairXClassifier(device="cuda", random_state=0, max_epochs=4)
+    path = start.path(*data, sensitive_features=german.sensitive_features)
+    assert len(path.models) > 1
+    assert all(np.isfinite(each.predict_proba(german.X)).all() for each in path.models)
+
+
 @EVERY_TYPE
 @EVERY_PROBLEM
 def test_modules_on_the_device_are_evaluated_audited_and_explained(kind, dtype):

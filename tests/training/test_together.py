@@ -16,6 +16,7 @@ from gcig.benchmark.trials import Table, fold_trials
 from gcig.losses.stacked import StackedGradient
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.together import run_together, running_seconds, team_size
+from support.small_runs import count_team
 
 
 @pytest.fixture(scope="module")
@@ -221,12 +222,24 @@ def test_trials_on_a_gpu_are_grouped_by_method_and_table(table, monkeypatch):
         for trial in fold_trials(table, method, {"device": "cuda:0"}, n_folds=20, seed=seed)
     ]
     tables = {table.name: table}
-    teams = list(_teams([*on_cpu, *on_gpu], tables))
+    teams = _teams([*on_cpu, *on_gpu], tables)
     assert [len(team) for team in teams] == [1, 1, 1, 25, 15, 25, 15]
     assert {each for team in teams for each in team} == {*on_cpu, *on_gpu}
     for rows, expected in ((4 * len(table.y), 4), (len(table.y) - 1, 1)):  # large tables do not fit at once
         monkeypatch.setattr("gcig.benchmark.backends._TEAM_ROWS", rows)
         assert {len(team) for team in _teams(on_gpu, tables)} == {expected}
+
+
+def test_no_team_is_larger_than_the_share_of_a_process(table):
+    trials = fold_trials(table, "fairx", {"device": "cuda"}, n_folds=12)
+    for jobs, expected in ((1, 12), (4, 3), (12, 1), (20, 1)):
+        assert {len(team) for team in _teams(trials, {table.name: table}, jobs=jobs)} == {expected}
+
+
+def test_worker_processes_run_teams_and_repeat_a_killed_team_one_by_one(table):
+    trials = fold_trials(table, "hardt", {"device": "cuda"}, n_folds=4)
+    found = dict(LocalBackend(2).run(trials, {table.name: table}, count_team))
+    assert [found[trial] for trial in trials] == [1, 1, 2, 2]
 
 
 def test_the_local_backend_runs_teams_in_this_process(table, monkeypatch):

@@ -39,6 +39,7 @@ Outcome: TypeAlias = FoldResult | WorkerDeath | None
 """The result of a trial, the death of its worker, or None if another process holds the trial's claim."""
 Work: TypeAlias = Callable[[Trial, Table], FoldResult | None]
 """The function that a backend applies to each trial; it must be picklable."""
+_Team: TypeAlias = list[Trial]
 
 
 class Backend(Protocol):
@@ -59,13 +60,13 @@ class Backend(Protocol):
 class LocalBackend:
     """Runs trials in this process (one job) or in ``jobs`` worker processes.
 
-    In this process, trials of one method and table on a GPU train their networks together; see
+    On a GPU, a process trains the networks of several trials of one method and table together; see
     `gcig.training.together`. Their results are those of one trial at a time up to rounding, which training
     amplifies.
 
     Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
-    worker once. If a worker is killed, only its current trial is lost, and is repeated. If the driver is
-    killed, its workers finish and store their current trial before they exit.
+    worker once. If a worker is killed, only its current trials are lost, and are repeated one by one. If the
+    driver is killed, its workers finish and store their current trials before they exit.
     """
 
     jobs: int = 1
@@ -77,26 +78,35 @@ class LocalBackend:
         self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
     ) -> Generator[tuple[Trial, Outcome]]:
         """Run the trials, in their order if there is one job."""
+        teams = _teams(trials, tables, jobs=self.jobs)
         if self.jobs > 1 and trials:
-            yield from _run_in_workers(trials, tables, work, jobs=self.jobs)
+            yield from _run_in_workers(teams, tables, work, jobs=self.jobs)
         else:
-            for team in _teams(trials, tables):
-                calls = [partial(work, trial, tables[trial.dataset]) for trial in team]
-                yield from zip(
-                    team, run_trials_together(calls) if len(calls) > 1 else [calls[0]()], strict=True
-                )
+            for team in teams:
+                yield from zip(team, _run_team(team, tables, work), strict=True)
 
 
-def _teams(trials: Sequence[Trial], tables: Mapping[str, Table]) -> Iterator[list[Trial]]:
-    """Yield the trials in groups that can be trained together: one by one on a CPU."""
-    groups: dict[Hashable, list[Trial]] = {}
+def _teams(trials: Sequence[Trial], tables: Mapping[str, Table], *, jobs: int = 1) -> list[_Team]:
+    """Return the trials in groups that are trained together: one by one on a CPU.
+
+    No group is larger than the share of a job, so that no job waits for another.
+    """
+    groups: dict[Hashable, _Team] = {}
     for trial in trials:
         on_gpu = str(trial.parameters.get("device", "cpu")).startswith("cuda")
         groups.setdefault((trial.dataset, trial.method, trial.role) if on_gpu else trial, []).append(trial)
-    for group in groups.values():
-        size = max(1, min(_TEAM_SIZE, _TEAM_ROWS // len(tables[group[0].dataset].y)))
-        for start in range(0, len(group), size):
-            yield group[start : start + size]
+    share = min(_TEAM_SIZE, len(trials) // jobs)
+    sizes = {name: max(1, min(share, _TEAM_ROWS // len(table.y))) for name, table in tables.items()}
+    return [
+        group[start : start + sizes[group[0].dataset]]
+        for group in groups.values()
+        for start in range(0, len(group), sizes[group[0].dataset])
+    ]
+
+
+def _run_team(team: _Team, tables: Mapping[str, Table], work: Work) -> list[FoldResult | None]:
+    calls = [partial(work, trial, tables[trial.dataset]) for trial in team]
+    return run_trials_together(calls) if len(calls) > 1 else [calls[0]()]
 
 
 def check_jobs(jobs: int) -> None:
@@ -123,39 +133,43 @@ def device_parameters(device: str, backend: Backend) -> dict[str, str]:
 
 def work_in_worker(work: Work, trial: Trial, method: Method | None, table: Table) -> FoldResult | None:
     """Apply ``work`` in a process that may not have the driver's method among its own."""
-    if method is not None and trial.method not in METHODS:
-        METHODS.add(method.key, method, overwrite=True)
+    _add_method(method)
     return work(trial, table)
+
+
+def _add_method(method: Method | None) -> None:
+    if method is not None and method.key not in METHODS:
+        METHODS.add(method.key, method, overwrite=True)
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker process, the driver's end of its pipe, the tables it has, and its current trial."""
+    """A worker process, the driver's end of its pipe, the tables it has, and its current trials."""
 
     process: SpawnProcess
     pipe: Connection
     ready: bool = False
     tables: set[str] = field(default_factory=set)
-    trial: Trial | None = None
+    team: _Team = field(default_factory=list)
 
 
 def _run_in_workers(
-    trials: Sequence[Trial], tables: Mapping[str, Table], work: Work, *, jobs: int
+    teams: Sequence[_Team], tables: Mapping[str, Table], work: Work, *, jobs: int
 ) -> Generator[tuple[Trial, Outcome]]:
-    queue = list(reversed(trials))
+    queue = list(reversed(teams))
     deaths: Counter[Trial] = Counter()
     workers = [_start(work) for _ in range(min(jobs, len(queue)))]
     try:
-        while any(worker.trial is not None for worker in workers) or queue:
+        while any(worker.team for worker in workers) or queue:
             for worker in _with_messages(workers):
                 for trial, outcome in _receive(worker, workers, work, more=bool(queue)):
                     deaths[trial] += isinstance(outcome, WorkerDeath)
                     if isinstance(outcome, WorkerDeath) and deaths[trial] <= RETRIES:
-                        queue.insert(0, trial)  # last, after the trials that have not been tried
+                        queue.insert(0, [trial])  # last, after the trials that have not been tried
                     else:
                         yield trial, outcome
             for worker in workers:
-                if worker.ready and worker.trial is None and queue:
+                if worker.ready and not worker.team and queue:
                     _send(worker, queue.pop(), tables)
     finally:
         _stop(workers)
@@ -170,7 +184,7 @@ def _with_messages(workers: list[_Worker]) -> list[_Worker]:
 def _receive(
     worker: _Worker, workers: list[_Worker], work: Work, *, more: bool
 ) -> Iterator[tuple[Trial, Outcome]]:
-    """Receive one message and yield the outcome in it; replace the worker if it ended."""
+    """Receive one message and yield the outcomes in it; replace the worker if it ended."""
     try:
         message = worker.pipe.recv()
     except (EOFError, ConnectionError):
@@ -182,27 +196,27 @@ def _receive(
                 f"a worker process did not start (it {_describe_exit(worker.process)}). In a script, make "
                 "the call under `if __name__ == '__main__':`, or use one job."
             ) from None
-        if more or worker.trial is not None:
+        if more or worker.team:
             workers.append(_start(work))
-        if worker.trial is not None:
-            yield worker.trial, WorkerDeath(f"the process that ran it {_describe_exit(worker.process)}")
+        death = WorkerDeath(f"the process that ran it {_describe_exit(worker.process)}")
+        yield from ((trial, death) for trial in worker.team)
         return
     if isinstance(message, BaseException):
         raise message
     if not worker.ready:
         worker.ready = True
         return
-    trial, worker.trial = worker.trial, None
-    assert trial is not None
-    yield trial, message
+    team, worker.team = worker.team, []
+    yield from zip(team, message, strict=True)
 
 
-def _send(worker: _Worker, trial: Trial, tables: Mapping[str, Table]) -> None:
-    worker.trial = trial
+def _send(worker: _Worker, team: _Team, tables: Mapping[str, Table]) -> None:
+    worker.team = team
+    trial = team[0]
     table = None if trial.dataset in worker.tables else tables[trial.dataset]
     worker.tables.add(trial.dataset)
     with suppress(ConnectionError):  # the worker ended; the next call of `_receive` notices
-        worker.pipe.send((trial, METHODS.get(trial.method), table))
+        worker.pipe.send((team, METHODS.get(trial.method), table))
 
 
 def _start(work: Work) -> _Worker:
@@ -217,7 +231,7 @@ def _start(work: Work) -> _Worker:
 def _stop(workers: list[_Worker]) -> None:
     for worker in workers:
         worker.pipe.close()
-        if worker.trial is not None or not worker.ready:
+        if worker.team or not worker.ready:
             worker.process.terminate()
     for worker in workers:
         worker.process.join()
@@ -239,11 +253,12 @@ def _serve(pipe: Connection, work: Work) -> None:
     with suppress(EOFError, ConnectionError):
         pipe.send("ready")
         while True:
-            trial, method, table = pipe.recv()
+            team, method, table = pipe.recv()
+            _add_method(method)
             if table is not None:
-                tables[trial.dataset] = table
+                tables[team[0].dataset] = table
             try:
-                answer: object = work_in_worker(work, trial, method, tables[trial.dataset])
+                answer: object = _run_team(team, tables, work)
             except RunError as error:  # an error of the run, not of the trial: the driver raises it
                 answer = error
             pipe.send(answer)

@@ -413,7 +413,7 @@ run_options = _stack(
         "--device",
         None,
         "Where networks are trained: cpu, cuda or cuda:1. The --jobs processes share a GPU; without "
-        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns. One process trains the folds of a "
+        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns. Each trains several folds of a "
         "method together.",
         default="cpu",
     ),

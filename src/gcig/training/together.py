@@ -21,6 +21,7 @@ from gcig.engine.cuda_graph import in_parallel, make_step
 from gcig.losses.objective import ObjectiveGradient
 from gcig.losses.stacked import StackedGradient, stacking_key
 from gcig.training.loop import Step, mean_terms
+from gcig.training.runtime import one_thread
 
 Result = TypeVar("Result")
 _Terms = dict[str, float]
@@ -173,7 +174,8 @@ class _Team:
             return
         steps, start = self._choose(), time.perf_counter()
         try:
-            found: Sequence[_Terms | BaseException] = self._compute(steps)
+            with one_thread(steps[0].parameter.device):  # the fit of this thread may have ended
+                found: Sequence[_Terms | BaseException] = self._compute(steps)
         except Exception as error:
             found = [error] * len(steps)
         for step, terms in zip(steps, found, strict=True):
