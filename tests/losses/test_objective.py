@@ -319,6 +319,22 @@ def test_attribute_term_is_zero_within_its_limits_and_without_pairs():
     assert term(batch) == 0  # the teacher's decisions depend on the attribute even more
 
 
+def test_the_attribute_term_of_decisions_counts_them_and_has_the_gradient_of_smoothed_ones():
+    batch, term = small_batch(), AttributeTerm(cut=0.5, temperature=2.0, of_decisions=True)
+    assert term(batch) == 0
+    batch.__dict__["logits"] = torch.tensor([0.4, 0.6, 0.3], dtype=torch.float64).requires_grad_()
+    batch.pairs = torch.tensor([[0, 0], [1, 2]])
+    batch.targets = torch.full((3,), 0.9, dtype=torch.float64)
+    value = term(batch)
+    assert value.item() == pytest.approx(0.5)  # one of two decisions changes; for the teacher none does
+    value.backward()
+    found, batch.__dict__["logits"] = batch.logits.grad, batch.logits.detach().clone().requires_grad_()
+    AttributeTerm(cut=0.5, temperature=2.0)(batch).backward()
+    assert found.tolist() == pytest.approx(batch.logits.grad.tolist())
+    batch.targets = torch.sigmoid(torch.tensor([0.4, 0.6, 0.3], dtype=torch.float64))
+    assert term(batch) == 0
+
+
 def test_consistency_is_zero_for_equal_references_and_holds_members_fixed():
     problem = Problem(dtype=torch.float64)
     network = MLP(5, (8, 4)).double()

@@ -19,6 +19,8 @@ from gcig.core.modules import is_recording, logits
 from gcig.core.numerics import vector_norm
 from gcig.core.processes import Group, joined, joined_mean
 
+_SHARP_TEMPERATURE = 1e-6  # in logits; smoothed decisions are then the decisions themselves
+
 
 @dataclass(eq=False)
 class MiniBatch:
@@ -240,26 +242,33 @@ class AttributeTerm:
 
     A network can reach equalized odds by using the protected attribute itself. The term is zero as long as
     exchanging the attribute changes no more decisions, smoothed over `temperature`, than it changes for the
-    teacher: a soft version of `gcig.metrics.trust.attribute_effect`.
+    teacher: a soft version of `gcig.metrics.trust.attribute_effect`. With `of_decisions` the value is that of
+    the decisions themselves, and the smoothed ones only carry the gradient.
     """
 
     cut: float
     temperature: float
+    of_decisions: bool = False
     can_be_recorded: ClassVar[bool] = True
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return how much the mean effect over the pairs exceeds the teacher's; zero if there are none."""
         if batch.pairs is None:
             return batch.logits.new_zeros(())
-        excess = self._effects(batch.logits, batch.pairs) - self._effects(
-            torch.logit(batch.targets), batch.pairs
+        soft = self._effects(batch.logits, batch.pairs, self.temperature)
+        if not self.of_decisions:
+            excess = soft - self._effects(torch.logit(batch.targets), batch.pairs, self.temperature)
+            return joined_mean(excess).clamp_min(0)
+        found, expected = (
+            self._effects(logits, batch.pairs, _SHARP_TEMPERATURE)
+            for logits in (batch.logits.detach(), torch.logit(batch.targets))
         )
-        return joined_mean(excess).clamp_min(0)
+        return joined_mean(found - expected + soft - soft.detach()).clamp_min(0)
 
-    def _effects(self, logits: Tensor, pairs: Tensor) -> Tensor:
+    def _effects(self, logits: Tensor, pairs: Tensor, temperature: float) -> Tensor:
         """Return by how much the soft decision of each row differs from that of its copy."""
         chosen = logits.index_select(0, pairs.flatten()).view_as(pairs)
-        rows, copies = torch.sigmoid((chosen - self.cut) / self.temperature)
+        rows, copies = torch.sigmoid((chosen - self.cut) / temperature)
         effects: Tensor = (rows - copies).abs()
         return effects
 

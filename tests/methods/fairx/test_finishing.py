@@ -1,4 +1,4 @@
-"""Finishing: training of the output layer alone, on all rows."""
+"""Finishing: training of the upper layers alone, on all rows."""
 
 from copy import deepcopy
 
@@ -11,11 +11,22 @@ from gcig.losses.objective import Objective
 from gcig.losses.outcome import EqualizedOddsLoss
 from gcig.losses.terms import MiniBatch, OutcomeTerm, PredictionTerm, SelectionTerm
 from gcig.methods.fairx import training
-from gcig.methods.fairx.finishing import for_all_rows, output_layer, train_output_layer
+from gcig.methods.fairx.finishing import for_all_rows, train_upper_layers, upper_layers
 from gcig.methods.fairx.guards import BoundWarning
 from gcig.metrics import equalized_odds_gap
 from gcig.models.mlp import MLP
 from tables import QUICK, make_loans
+
+
+class Wrapped(nn.Module):
+    """A network that is not a sequence of layers, but ends in one."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
 
 
 class Doubled(nn.Module):
@@ -30,32 +41,43 @@ class Doubled(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("network", "position"),
+    ("network", "first"),
     [
         (nn.Linear(3, 1), ""),
+        (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), "0"),
         (nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1)), "2"),
         (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1), nn.Flatten(0)), "2"),
+        (MLP(3, (4, 4, 4), "silu", dropout=0.5), "3"),
+        (nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(2, 1)), "2"),
+        (Wrapped(nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2), nn.Linear(2, 1))), "inner.3"),
     ],
 )
-def test_the_output_layer_is_the_one_whose_output_is_the_logit(network, position):
-    rows = torch.randn(5, 3)
-    layer, features = output_layer(network, rows)
-    assert layer is network.get_submodule(position)
-    assert torch.equal(layer(features).flatten(), network.eval()(rows).flatten())
+def test_upper_layers_begin_at_the_second_linear_one_and_end_in_the_logit(network, first):
+    rows = (
+        torch.randn(5, 1, 3)
+        if any(isinstance(each, nn.Conv1d) for each in network.modules())
+        else torch.randn(5, 3)
+    )
+    upper, features = upper_layers(network, rows)
+    layers = list(upper) if isinstance(upper, nn.Sequential) else [upper]
+    assert layers[0] is network.get_submodule(first)
+    network.eval()
+    assert torch.equal(upper(features).flatten(), network(rows).flatten())
 
 
 @pytest.mark.parametrize(
     "network",
     [
         Doubled(nn.Linear(3, 1)),
-        nn.Sequential(nn.Linear(3, 1), nn.Tanh()),
         nn.Sequential(nn.AdaptiveMaxPool1d(1)),
+        Wrapped(nn.AdaptiveMaxPool1d(1)),
         nn.Linear(3, 1).requires_grad_(False),
+        nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)).requires_grad_(False),
     ],
-    ids=["doubled", "tanh", "no linear layer", "frozen"],
+    ids=["doubled", "no linear layer", "wrapped", "frozen", "frozen layers"],
 )
-def test_other_networks_have_no_output_layer(network):
-    assert output_layer(network, torch.randn(5, 3)) is None
+def test_other_networks_have_no_upper_layers(network):
+    assert upper_layers(network, torch.randn(5, 3)) is None
 
 
 def unfair_batch(n=600):
@@ -65,7 +87,7 @@ def unfair_batch(n=600):
     labels = (torch.rand(n, generator=generator) < 0.4 + 0.2 * groups).long()
     signal = labels + torch.randn(n, generator=generator)
     inputs = torch.stack([signal, groups + 0.5 * torch.randn(n, generator=generator)], 1)
-    network = MLP(2, (8,), "silu", generator=generator)
+    network = MLP(2, (8, 4), "silu", generator=generator)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     for _ in range(200):
         loss = nn.functional.binary_cross_entropy_with_logits(network(inputs).flatten(), labels.float())
@@ -88,20 +110,20 @@ def objective():
     )
 
 
-def test_the_gap_of_decisions_falls_with_the_weight_and_other_layers_stay():
+def test_the_gap_of_decisions_falls_with_the_weight_and_the_first_layer_stays():
     batch, gaps = unfair_batch(), []
     before, plain = deepcopy(batch.module.state_dict()), batch.module(batch.inputs).flatten() >= 0
     for weight in (0.0, 0.1, 0.5):
         batch.module.load_state_dict(before)
-        train_output_layer(batch, for_all_rows(objective()), {"outcome": weight, "selection": 0.3 + weight})
+        train_upper_layers(batch, for_all_rows(objective()), {"outcome": weight, "selection": 0.3 + weight})
         decided = batch.module(batch.inputs).flatten() >= 0
         gaps.append(gap(batch, decided))
         assert decided.float().mean() == pytest.approx(float(plain.float().mean()), abs=0.03)
     after = batch.module.state_dict()
     changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
-    assert changed == set(list(before)[-2:])  # weight and bias of the last layer
+    assert changed == set(list(before)[2:])  # all but the weight and bias of the first layer
     assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 0.3 * gaps[0]
+    assert gaps[2] < 0.4 * gaps[0]
 
 
 def test_the_outcome_of_all_rows_is_that_of_their_decisions():
@@ -125,28 +147,28 @@ def test_an_outcome_term_of_the_user_is_kept(term):
     assert for_all_rows(own) is own
 
 
-def test_a_network_without_an_output_layer_is_refused():
+def test_a_network_without_upper_layers_is_refused():
     batch = unfair_batch(20)
     batch.module = Doubled(batch.module)
-    with pytest.raises(ValueError, match="does not end in a linear layer"):
-        train_output_layer(batch, objective(), {})
+    with pytest.raises(ValueError, match="no upper layers"):
+        train_upper_layers(batch, objective(), {})
 
 
-@pytest.mark.parametrize("ends_in_linear", [True, False])
-def test_searches_finish_networks_that_end_in_a_linear_layer(monkeypatch, ends_in_linear):
+@pytest.mark.parametrize("has_layers", [True, False])
+def test_searches_finish_networks_with_upper_layers(monkeypatch, has_layers):
     finished = []
 
     def record(batch, objective, weights):
         finished.append(weights)
-        train_output_layer(batch, objective, weights)
+        train_upper_layers(batch, objective, weights)
 
-    monkeypatch.setattr(training, "train_output_layer", record)
+    monkeypatch.setattr(training, "train_upper_layers", record)
     loans = make_loans(400)
     network = MLP(7, (8, 4), "silu", generator=torch.Generator().manual_seed(0))
-    module = network if ends_in_linear else Doubled(network)
+    module = network if has_layers else Doubled(network)
     model = FairXClassifier(**QUICK | {"module": module, "lambda_ig": 0.0, "max_eo_gap": 0.01})
     with pytest.warns(BoundWarning):
         model.fit(loans.X, loans.y, **loans.groups)
-    assert bool(finished) == ends_in_linear
+    assert bool(finished) == has_layers
     assert all(weights["gcig"] == 0 for weights in finished)
     assert model.bounds_["max_eo_gap"].limit > 0.01

@@ -126,8 +126,11 @@ class BatchSource:
         self.data = replace(data, targets=torch.sigmoid(self.teacher.logits(data.rows.inputs)))
         self._exchange_columns()
 
-    def __call__(self, rows: Tensor) -> MiniBatch:
-        """Return the mini-batch of the rows at these positions, taken modulo the number of rows."""
+    def __call__(self, rows: Tensor, n_copies: int | None = None) -> MiniBatch:
+        """Return the mini-batch of the rows at these positions, taken modulo the number of rows.
+
+        `n_copies` of the rows, by default a tenth, get a copy with exchanged protected columns.
+        """
         rows = rows % len(self.data)
         data = self.data.rows
         batch = MiniBatch(
@@ -139,14 +142,17 @@ class BatchSource:
             None if self.data.weights is None else self.data.weights.index_select(0, rows),
             n_explained=min(self.n_explained, len(rows)),
         )
-        return batch if self.teacher is None else self._with_synthetic_points(batch, rows)
+        if self.teacher is None:
+            return batch
+        n_copies = math.ceil(_EXCHANGED_SHARE * len(rows)) if n_copies is None else n_copies
+        return self._with_synthetic_points(batch, rows, n_copies)
 
-    def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor) -> MiniBatch:
+    def _with_synthetic_points(self, batch: MiniBatch, rows: Tensor, n_copies: int) -> MiniBatch:
         """Append points between rows and references, then copies with exchanged columns, to a mini-batch."""
         n = len(rows)
         tasks = [partial(self._take_between, math.ceil(_BETWEEN_SHARE * n))]
         if self.protected is not None:
-            tasks.append(partial(self._exchange, batch, rows[: math.ceil(_EXCHANGED_SHARE * n)]))
+            tasks.append(partial(self._exchange, batch, rows[:n_copies]))
         between, *exchanged = points = in_parallel(tasks)
         for copies in exchanged:
             batch.pairs = self._pair(len(copies.inputs), n + len(between.inputs), rows.device)

@@ -123,7 +123,7 @@ class FairXClassifier(NetworkClassifier):
         limits; with ten or more epochs, a warning is issued.
     weights_ : dict
         The weights of the terms in the epoch that was kept; with `max_eo_gap`, the outcome's is the one with
-        which the output layer was finished.
+        which the upper layers were finished.
     plain_ : dict
         Measurements of the teacher on the held-out set, or on the training rows if nothing is held out:
         ``auc``, ``log_loss``, ``f1``, ``decided_alike`` (the share of rows in the class that is predicted
@@ -228,7 +228,7 @@ class FairXClassifier(NetworkClassifier):
         default=None,
         rule=BOUND,
         doc="""A bound on the outcome gap (for equalized odds the sum of the differences in true and false
-        positive rates) instead of a weight: the output layer is trained on all rows at once, with growing
+        positive rates) instead of a weight: the upper layers are trained on all rows at once, with growing
         weights, until the bound is met on the held-out set.""",
     )
     max_auc_drop: float = parameter(

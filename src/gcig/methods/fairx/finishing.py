@@ -1,9 +1,9 @@
-"""Finishing: the output layer is trained on all rows at once, so that decisions meet a bound on their gap.
+"""Finishing: the upper layers are trained on all rows at once, so that decisions meet a bound on their gap.
 
 The decision rates of a mini-batch are mostly noise, and training on them swings around equal rates. The rates
-of all rows have little noise. The output layer has few parameters, so it hardly overfits them, and a step
-needs only the outputs of the last hidden layer, which are computed once. The objective is the student's own,
-without its terms on reasons; the layers below, from which reasons get most of their shape, stay as they are.
+of all rows have little noise. The layers above the first one have few parameters, so they hardly overfit
+these rates, and a step needs only the outputs of the first layer, which are computed once. The objective is
+the student's own, without its terms on reasons.
 """
 
 from collections.abc import Mapping
@@ -15,73 +15,97 @@ from torch import Tensor, nn
 from gcig.core.modules import evaluating, logits
 from gcig.losses.objective import Objective
 from gcig.losses.outcome import OUTCOME_LOSSES
-from gcig.losses.terms import MiniBatch, OutcomeTerm
+from gcig.losses.terms import AttributeTerm, MiniBatch, OutcomeTerm
 
-_N_STEPS, _LEARNING_RATE = 300, 0.01  # with a learning rate that falls to zero, the rates settle
+_N_STEPS, _LEARNING_RATE = 200, 0.004  # with a learning rate that falls to zero, the rates settle
 # The width of smoothed decisions, in logits, and the difference of rates below which the loss is quadratic:
 # smaller than in mini-batches, whose rates are noisy.
 _TEMPERATURE, _SMOOTHNESS = 0.15, 0.02
+# The weight of the term on the protected attribute: with less, a gap is closed by means of the attribute.
+_ATTRIBUTE_WEIGHT = 4.0
 
 
-def output_layer(network: nn.Module, inputs: Tensor) -> tuple[nn.Linear, Tensor] | None:
-    """Return the linear layer whose output is the logit, and its inputs for these rows.
+def upper_layers(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
+    """Return the layers that are trained, which end in the logit, and their inputs for these rows.
 
-    None if the network does not end in a linear layer that is trained.
+    They are the layers of an `nn.Sequential` from its second linear one on, or from the only one, and the
+    linear output layer of any other network. None if there are no such layers, or if they are not trained.
 
-    >>> network = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1))
-    >>> layer, features = output_layer(network, torch.zeros(2, 3))
-    >>> layer is network[2], features.shape
-    (True, torch.Size([2, 4]))
+    >>> network = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2), nn.SiLU(), nn.Linear(2, 1))
+    >>> upper, features = upper_layers(network, torch.zeros(5, 3))
+    >>> upper[0] is network[2], len(upper), features.shape
+    (True, 3, torch.Size([5, 4]))
     """
+    with torch.no_grad(), evaluating(network):
+        found = _split(network, inputs) if isinstance(network, nn.Sequential) else _output(network, inputs)
+    if found is None or not all(parameter.requires_grad for parameter in found[0].parameters()):
+        return None
+    return found
+
+
+def _split(network: nn.Sequential, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
+    layers = list(network)
+    linear = [place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
+    if not linear:
+        return None
+    lower, upper = layers[: linear[:2][-1]], layers[linear[:2][-1] :]
+    return nn.Sequential(*upper), nn.Sequential(*lower)(inputs)
+
+
+def _output(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
     linear = [each for each in network.modules() if isinstance(each, nn.Linear) and each.out_features == 1]
     if not linear:
         return None
     layer, passed = linear[-1], []
     handle = layer.register_forward_hook(lambda _, given, output: passed.append((given[0], output)))
     try:
-        with torch.no_grad(), evaluating(network):
-            found = logits(network, inputs)
+        found = logits(network, inputs)
     finally:
         handle.remove()
     if len(passed) != 1:
         return None
     features, output = passed[0]
     is_last = features.dim() == 2 and torch.equal(output.flatten(), found)
-    is_trained = all(parameter.requires_grad for parameter in layer.parameters())
-    return (layer, features) if is_last and is_trained else None
+    return (layer, features) if is_last else None
 
 
 def for_all_rows(objective: Objective) -> Objective:
-    """Return the objective for a batch of all rows: the outcome term compares the rates of its decisions."""
-    term = objective.terms.get("outcome")
-    if type(term) is not OutcomeTerm or type(term.loss) not in OUTCOME_LOSSES.values():
-        return objective  # the user replaced the term
-    loss = type(term.loss)(
-        term.loss.n_groups,
-        cut=term.loss.cut,
-        temperature=_TEMPERATURE,
-        of_decisions=True,
-        smoothness=_SMOOTHNESS,
-        validate=False,
-    )
-    return objective.with_term("outcome", OutcomeTerm(loss))
+    """Return the objective for a batch of all rows: its terms compare decisions rather than smoothed ones."""
+    terms = objective.terms
+    outcome, attribute = terms.get("outcome"), terms.get("attribute")
+    if type(outcome) is OutcomeTerm and type(outcome.loss) in OUTCOME_LOSSES.values():
+        loss = type(outcome.loss)(
+            outcome.loss.n_groups,
+            cut=outcome.loss.cut,
+            temperature=_TEMPERATURE,
+            of_decisions=True,
+            smoothness=_SMOOTHNESS,
+            validate=False,
+        )
+        objective = objective.with_term("outcome", OutcomeTerm(loss))
+    if type(attribute) is AttributeTerm:
+        objective = objective.with_term("attribute", AttributeTerm(attribute.cut, _TEMPERATURE, True))
+    return objective
 
 
-def train_output_layer(batch: MiniBatch, objective: Objective, weights: Mapping[str, float]) -> None:
-    """Minimise an objective over the output layer of the batch's network, in place."""
-    found = output_layer(batch.module, batch.inputs)
+def train_upper_layers(batch: MiniBatch, objective: Objective, weights: Mapping[str, float]) -> None:
+    """Minimise an objective over the upper layers of the batch's network, in place."""
+    found = upper_layers(batch.module, batch.inputs)
     if found is None:
-        raise ValueError("the network does not end in a linear layer")
-    layer, features = found
-    optimizer = torch.optim.Adam(layer.parameters(), lr=_LEARNING_RATE)
+        raise ValueError("the network has no upper layers that can be trained alone")
+    upper, features = found
+    weights = {**weights, "attribute": _ATTRIBUTE_WEIGHT}
+    parameters = list(upper.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=_LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _N_STEPS)
-    for _ in range(_N_STEPS):
-        current = replace(batch, known={})
-        current.logits = layer(features)[:, 0]  # the layers below do not change
-        total = objective(current, weights)["total"]
-        gradients = torch.autograd.grad(total, list(layer.parameters()))
-        for parameter, gradient in zip(layer.parameters(), gradients, strict=True):
-            parameter.grad = gradient
-        optimizer.step()
-        schedule.step()
+    with evaluating(batch.module):
+        for _ in range(_N_STEPS):
+            current = replace(batch, known={})
+            current.logits = logits(upper, features)  # the layers below do not change
+            total = objective(current, weights)["total"]
+            gradients = torch.autograd.grad(total, parameters)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+            optimizer.step()
+            schedule.step()
     optimizer.zero_grad()

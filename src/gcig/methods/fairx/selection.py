@@ -42,6 +42,7 @@ Preference = Callable[[Mapping[str, float]], float]
 _EXPLAINED_ROWS = 1024  # held-out rows whose attributions are measured in each epoch
 _RATE_ROWS = 2_000  # maximum training rows per cell whose decision rates are measured
 _POOLED_ROWS = 100_000  # maximum training rows whose decision rates are measured if there is a bound
+_EFFECT_ROWS = 10_000  # rows on which the effect of protected columns is measured if there is a bound
 _MEMBER_ROWS, _MEMBERS = 128, 16  # rows, and members per cell, for GCIG relative to members
 _IMPORTANCE_ROWS = 512  # rows for permutation importance
 _SMOOTHING_DIVISOR = 8  # measurements are averaged over the last eighth of the epochs
@@ -178,9 +179,20 @@ class HeldOut:
         return self.training.spread(8 * _EXPLAINED_ROWS)
 
     @cached_property
+    def _effect_rows(self) -> GroupedBatch:
+        """The rows on which the effect of the protected columns is measured.
+
+        A network that closes a gap uses these columns as much as it may, so with a bound on the gap the
+        effect is measured on many rows. It does not depend on labels: training rows are as good as others.
+        """
+        if self.settings.max_eo_gap is None:
+            return self.explained
+        return GroupedBatch.join([self.rows, self.training]).spread(_EFFECT_ROWS)
+
+    @cached_property
     def _exchanged(self) -> list[Tensor]:
-        """Copies of the explained rows with the protected columns of a training row from another group."""
-        rows, data = self.explained, self.training
+        """Copies of these rows with the protected columns of a training row from another group."""
+        rows, data = self._effect_rows, self.training
         return exchange_attributes(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
 
     @torch.no_grad()
@@ -251,7 +263,7 @@ class HeldOut:
             return math.nan
         cut = self.settings.cut
         cut = self.cut(network) if cut is None else cut
-        before = self.logits(network, self.explained.inputs)
+        before = self.logits(network, self._effect_rows.inputs)
         return attribute_effect(before, [self.logits(network, each) for each in self._exchanged], cut)
 
 

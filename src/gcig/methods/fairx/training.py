@@ -38,7 +38,7 @@ from gcig.losses.terms import (
     Term,
 )
 from gcig.methods.fairx.distillation import BatchSource, Teacher
-from gcig.methods.fairx.finishing import for_all_rows, output_layer, train_output_layer
+from gcig.methods.fairx.finishing import for_all_rows, train_upper_layers, upper_layers
 from gcig.methods.fairx.selection import (
     CheckpointSelector,
     HeldOut,
@@ -70,7 +70,8 @@ _RATE_SMOOTHNESS = 0.05  # smaller gaps have smaller gradients, or rates would o
 # Explained rows per mini-batch: as good as 128 rows at a fraction of the cost, one path per group and
 # reference.
 _EXPLAINED_ROWS = {"mean": 32, "members": 16, "both": 16}
-_FINISHING_ROWS = 50_000  # maximum rows on which an output layer is finished, all at once
+_FINISHING_ROWS = 50_000  # maximum rows on which upper layers are finished, all at once
+_FINISHING_COPIES = 10_000  # how many of them get a copy with exchanged protected columns
 
 
 @dataclass(frozen=True)
@@ -337,21 +338,22 @@ class Student:
 
     @cached_property
     def can_finish(self) -> bool:
-        """True if the network ends in a linear layer, so that `finish` can train it."""
-        return output_layer(self.network, self.held_out.training.inputs[:2]) is not None
+        """True if the network has upper layers that `finish` can train."""
+        return upper_layers(self.network, self.held_out.training.inputs[:2]) is not None
 
     @cached_property
     def _all_rows(self) -> MiniBatch:
         """One batch of all training rows, or of many, with their synthetic points."""
         order = torch.randperm(len(self._source.data), generator=self.generator)[:_FINISHING_ROWS]
-        return self._source(order.to(self.held_out.training.inputs.device))
+        rows = order.to(self.held_out.training.inputs.device)
+        return self._source(rows, n_copies=min(len(rows), _FINISHING_COPIES))
 
     def finish(self, candidate: Candidate, weight: float) -> Candidate:
-        """Train the output layer of a candidate on all rows, with this weight of the outcome term."""
+        """Train the upper layers of a candidate on all rows, with this weight of the outcome term."""
         self.network.load_state_dict(candidate.state)
         weights = WeightControl({"gcig": 0.0, "outcome": weight}).term_weights(1.0)
         with one_thread(self._all_rows.inputs.device):
-            train_output_layer(self._all_rows, for_all_rows(self._objective), weights)
+            train_upper_layers(self._all_rows, for_all_rows(self._objective), weights)
         measured = self._measure()
         limits = self._limits({**candidate.weights, "outcome": weight})
         return replace(
