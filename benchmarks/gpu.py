@@ -325,9 +325,9 @@ def table_rows() -> Iterator[Row]:
             backends._TEAM_SIZE = largest
         return results_frame(results), (time.perf_counter() - start) / 60
 
-    batched, together = run("batched models", backends._TEAM_SIZE)
+    batched, at_once = run("batched models", backends._TEAM_SIZE)
     single, one_by_one = run("one by one", 1)
-    for way, frame, minutes in (("batched models", batched, together), ("one by one", single, one_by_one)):
+    for way, frame, minutes in (("batched models", batched, at_once), ("one by one", single, one_by_one)):
         failed = int(frame["error"].notna().sum())
         yield Row(section, way, minutes, unit=" min", must=5, note=f"{failed} fits failed")
     for measure in ("auc", "f1", "eo_gap", "gcig"):

@@ -89,7 +89,7 @@ class LocalBackend:
 def _teams(trials: Sequence[Trial], tables: Mapping[str, Table], *, jobs: int = 1) -> list[_Team]:
     """Return the trials in groups that are trained together: one by one on a CPU.
 
-    No group is larger than the share of a job, so that no job waits for another.
+    No group is larger than a job's share of the trials.
     """
     groups: dict[Hashable, _Team] = {}
     for trial in trials:
@@ -162,8 +162,9 @@ def _run_in_workers(
     try:
         while any(worker.team for worker in workers) or queue:
             for worker in _with_messages(workers):
+                alone = len(worker.team) == 1  # only then is the trial itself the likely cause of a death
                 for trial, outcome in _receive(worker, workers, work, more=bool(queue)):
-                    deaths[trial] += isinstance(outcome, WorkerDeath)
+                    deaths[trial] += alone and isinstance(outcome, WorkerDeath)
                     if isinstance(outcome, WorkerDeath) and deaths[trial] <= RETRIES:
                         queue.insert(0, [trial])  # last, after the trials that have not been tried
                     else:

@@ -179,9 +179,9 @@ def compare(
     backend : "local", or a cluster: "dask" or "ray".
     address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
         ``n_jobs`` workers on this machine, which other machines cannot reach.
-    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU, and each trains
-        several folds of a method together. Results on a GPU differ from those on a CPU because their
-        random numbers differ.
+    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU, and without a
+        cluster each trains several folds of a method together. Results on a GPU differ from those on a CPU
+        because their random numbers differ.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.

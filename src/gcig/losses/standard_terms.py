@@ -162,6 +162,8 @@ def is_standard(term: Term) -> bool:
     if type(term) is OutcomeTerm:
         loss = term.loss
         return type(loss) in outcome.OUTCOME_LOSSES.values() and (loss.n_groups or math.inf) <= _MOST_GROUPS
+    if type(term) is AttributeTerm and term.of_decisions:
+        return False
     return type(term) in (*_PULLS, ReasonTerm, ConsistencyTerm, ColumnTerm)
 
 

@@ -162,8 +162,8 @@ class _Team:
         terms = self._done.pop(step)
         if isinstance(terms, BaseException):
             raise RuntimeError(
-                f"training many networks together failed: {terms}. With two or more jobs, each network is "
-                "trained alone."
+                f"training many networks together failed: {terms}. With as many jobs as trials, each "
+                "network is trained alone."
             ) from terms
         return terms
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -29,6 +30,16 @@ class Wrapped(nn.Module):
         return self.inner(x)
 
 
+class Negated(nn.Sequential):
+    """Layers in a sequence whose output is not the last one's."""
+
+    def forward(self, x):
+        return -super().forward(x)
+
+
+SHARED = nn.Linear(3, 3)
+
+
 class Doubled(nn.Module):
     """A network whose last linear layer is not its output."""
 
@@ -48,6 +59,10 @@ class Doubled(nn.Module):
         (nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 1)), "2"),
         (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1), nn.Flatten(0)), "2"),
         (MLP(3, (4, 4, 4), "silu", dropout=0.5), "3"),
+        (nn.Sequential(nn.Sequential(nn.Linear(3, 4), nn.SiLU()), nn.Sequential(nn.Linear(4, 1))), "1.0"),
+        (nn.Sequential(nn.Linear(3, 4), Wrapped(nn.Linear(4, 1))), "1.inner"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 1)), "2"),
+        (nn.Sequential(SHARED, nn.SiLU(), SHARED, nn.Linear(3, 1)), "3"),
         (nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(2, 1)), "2"),
         (Wrapped(nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2), nn.Linear(2, 1))), "inner.3"),
     ],
@@ -70,11 +85,13 @@ def test_upper_layers_begin_at_the_second_linear_one_and_end_in_the_logit(networ
     [
         Doubled(nn.Linear(3, 1)),
         nn.Sequential(nn.AdaptiveMaxPool1d(1)),
+        nn.Sequential(nn.Linear(3, 1), nn.Tanh()),
+        Negated(nn.Linear(3, 2), nn.Linear(2, 1)),
         Wrapped(nn.AdaptiveMaxPool1d(1)),
         nn.Linear(3, 1).requires_grad_(False),
         nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)).requires_grad_(False),
     ],
-    ids=["doubled", "no linear layer", "wrapped", "frozen", "frozen layers"],
+    ids=["doubled", "no linear layer", "tanh", "negated", "wrapped", "frozen", "frozen layers"],
 )
 def test_other_networks_have_no_upper_layers(network):
     assert upper_layers(network, torch.randn(5, 3)) is None
@@ -172,3 +189,27 @@ def test_searches_finish_networks_with_upper_layers(monkeypatch, has_layers):
     assert bool(finished) == has_layers
     assert all(weights["gcig"] == 0 for weights in finished)
     assert model.bounds_["max_eo_gap"].limit > 0.01
+
+
+def test_parameters_that_the_logit_does_not_depend_on_stay_as_they_are():
+    batch = unfair_batch(60)
+    idle = nn.Linear(8, 8)
+    upper = Wrapped(nn.Linear(8, 4))
+    upper.idle = idle
+    batch.module = nn.Sequential(batch.module[0], nn.SiLU(), nn.Linear(8, 8), upper, nn.Linear(4, 1))
+    before = deepcopy(idle.state_dict())
+    train_upper_layers(batch, objective(), {"outcome": 0.1})
+    assert all(torch.equal(before[name], value) for name, value in idle.state_dict().items())
+
+
+def test_a_finished_network_with_parameters_that_are_not_finite_is_left(monkeypatch):
+    def spoil(batch, *_):
+        with torch.no_grad():
+            batch.module[-2].bias.fill_(torch.nan)
+
+    monkeypatch.setattr(training, "train_upper_layers", spoil)
+    loans = make_loans(400)
+    model = FairXClassifier(**QUICK | {"lambda_ig": 0.0, "max_eo_gap": 0.01})
+    with pytest.warns(BoundWarning):
+        model.fit(loans.X, loans.y, **loans.groups)
+    assert np.isfinite(model.decision_function(loans.X)).all()

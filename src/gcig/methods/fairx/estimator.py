@@ -133,8 +133,9 @@ class FairXClassifier(NetworkClassifier):
         sums), ``columns`` (effective columns), ``reference_offset`` (the distance between the logit at a
         cell's mean and the mean logit of its members, in standard deviations of the logit), ``faithfulness``
         (the rank correlation of attributions with permutation importance) and ``attribute_effect`` (the
-        share of decisions that change if only the protected columns are exchanged; NaN if there are none).
-        Empty with ``strategy="paper"`` and if no fairness term is used.
+        share of decisions that change if only the protected columns are exchanged; NaN if there are none;
+        with `max_eo_gap`, on training rows as well). Empty with ``strategy="paper"`` and if no fairness term
+        is used.
     given_ : dict
         The same measurements for a given network (`module`, `from_module`) before training.
     validation_ : dict
@@ -229,7 +230,7 @@ class FairXClassifier(NetworkClassifier):
         rule=BOUND,
         doc="""A bound on the outcome gap (for equalized odds the sum of the differences in true and false
         positive rates) instead of a weight: the upper layers are trained on all rows at once, with growing
-        weights, until the bound is met on the held-out set.""",
+        weights, until the gap is within the bound or too much AUC is lost.""",
     )
     max_auc_drop: float = parameter(
         default=USUAL_LIMIT,
@@ -457,10 +458,9 @@ class FairXClassifier(NetworkClassifier):
             best = best_f1_threshold(torch.sigmoid(scores.double()), held_out.rows.labels)
             warn_of_threshold(self.validation_, threshold, best, self._heaviest(trained))
         if self.plain_ and not self.collapsed_:
-            n_rows, n_columns = len(held_out.explained), int(held_out.origin.max()) + 1
             if settings.explains:
-                warn_of_reasons(self.plain_, self.validation_, n_columns)
-            warn_of_attribute(self.plain_, self.validation_, n_rows)
+                warn_of_reasons(self.plain_, self.validation_, int(held_out.origin.max()) + 1)
+            warn_of_attribute(self.plain_, self.validation_, len(held_out.effect_rows))
         return trained.outcome
 
     def _check_gap_can_be_measured(self, data: TrainingData) -> None:

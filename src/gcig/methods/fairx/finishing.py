@@ -1,9 +1,9 @@
 """Finishing: the upper layers are trained on all rows at once, so that decisions meet a bound on their gap.
 
 The decision rates of a mini-batch are mostly noise, and training on them swings around equal rates. The rates
-of all rows have little noise. The layers above the first one have few parameters, so they hardly overfit
-these rates, and a step needs only the outputs of the first layer, which are computed once. The objective is
-the student's own, without its terms on reasons.
+of all rows have little noise. The layers from the second linear one on have few parameters, so they hardly
+overfit these rates, and a step needs only the outputs of the layers below, which are computed once. The
+objective is the student's own, without its terms on reasons.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ _ATTRIBUTE_WEIGHT = 4.0
 def upper_layers(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
     """Return the layers that are trained, which end in the logit, and their inputs for these rows.
 
-    They are the layers of an `nn.Sequential` from its second linear one on, or from the only one, and the
-    linear output layer of any other network. None if there are no such layers, or if they are not trained.
+    They are the layers of an `nn.Sequential` from its second linear one on, or else the linear layer whose
+    output is the logit. None if there is no such layer, or if it is not trained.
 
     >>> network = nn.Sequential(nn.Linear(3, 4), nn.SiLU(), nn.Linear(4, 2), nn.SiLU(), nn.Linear(2, 1))
     >>> upper, features = upper_layers(network, torch.zeros(5, 3))
@@ -37,19 +37,24 @@ def upper_layers(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor]
     (True, 3, torch.Size([5, 4]))
     """
     with torch.no_grad(), evaluating(network):
-        found = _split(network, inputs) if isinstance(network, nn.Sequential) else _output(network, inputs)
-    if found is None or not all(parameter.requires_grad for parameter in found[0].parameters()):
+        for split in (_from_second_linear, _output):
+            found = split(network, inputs)
+            if found is not None and all(parameter.requires_grad for parameter in found[0].parameters()):
+                return found
+    return None
+
+
+def _from_second_linear(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
+    if not isinstance(network, nn.Sequential) or type(network).forward is not nn.Sequential.forward:
         return None
-    return found
-
-
-def _split(network: nn.Sequential, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
     layers = list(network)
     linear = [place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear)]
-    if not linear:
+    if len(linear) < 2:
         return None
-    lower, upper = layers[: linear[:2][-1]], layers[linear[:2][-1] :]
-    return nn.Sequential(*upper), nn.Sequential(*lower)(inputs)
+    lower, upper = (nn.Sequential(*part) for part in (layers[: linear[1]], layers[linear[1] :]))
+    if not {*lower.parameters()}.isdisjoint(upper.parameters()):  # a layer is used twice
+        return None
+    return upper, lower(inputs)
 
 
 def _output(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
@@ -94,7 +99,8 @@ def train_upper_layers(batch: MiniBatch, objective: Objective, weights: Mapping[
     if found is None:
         raise ValueError("the network has no upper layers that can be trained alone")
     upper, features = found
-    weights = {**weights, "attribute": _ATTRIBUTE_WEIGHT}
+    if type(objective.terms.get("attribute")) is AttributeTerm:
+        weights = {**weights, "attribute": _ATTRIBUTE_WEIGHT}
     parameters = list(upper.parameters())
     optimizer = torch.optim.Adam(parameters, lr=_LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, _N_STEPS)
@@ -103,7 +109,7 @@ def train_upper_layers(batch: MiniBatch, objective: Objective, weights: Mapping[
             current = replace(batch, known={})
             current.logits = logits(upper, features)  # the layers below do not change
             total = objective(current, weights)["total"]
-            gradients = torch.autograd.grad(total, parameters)
+            gradients = torch.autograd.grad(total, parameters, allow_unused=True)
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient
             optimizer.step()

@@ -179,7 +179,7 @@ class HeldOut:
         return self.training.spread(8 * _EXPLAINED_ROWS)
 
     @cached_property
-    def _effect_rows(self) -> GroupedBatch:
+    def effect_rows(self) -> GroupedBatch:
         """The rows on which the effect of the protected columns is measured.
 
         A network that closes a gap uses these columns as much as it may, so with a bound on the gap the
@@ -187,12 +187,13 @@ class HeldOut:
         """
         if self.settings.max_eo_gap is None:
             return self.explained
-        return GroupedBatch.join([self.rows, self.training]).spread(_EFFECT_ROWS)
+        parts = [self.rows, self.training] if self.is_held_out else [self.training]
+        return GroupedBatch.join([each.spread(_EFFECT_ROWS) for each in parts]).spread(_EFFECT_ROWS)
 
     @cached_property
     def _exchanged(self) -> list[Tensor]:
-        """Copies of these rows with the protected columns of a training row from another group."""
-        rows, data = self._effect_rows, self.training
+        """Copies of the effect rows with the protected columns of a training row from another group."""
+        rows, data = self.effect_rows, self.training
         return exchange_attributes(rows.inputs, rows.groups, data.inputs, data.groups, self.protected)
 
     @torch.no_grad()
@@ -263,7 +264,7 @@ class HeldOut:
             return math.nan
         cut = self.settings.cut
         cut = self.cut(network) if cut is None else cut
-        before = self.logits(network, self._effect_rows.inputs)
+        before = self.logits(network, self.effect_rows.inputs)
         return attribute_effect(before, [self.logits(network, each) for each in self._exchanged], cut)
 
 
@@ -290,7 +291,8 @@ def measure(network: nn.Module, held_out: HeldOut, scores: Tensor | None = None)
 
     `gcig.FairXClassifier` documents the measurements (``plain_``). Names ending in ``_limit`` are upper
     confidence limits. If the outcome term is used and rows are held out, the result includes the gap on
-    training rows, and if the gap has a bound, ``outcome_gap_pooled`` on training and held-out rows together.
+    training rows, and if the gap has a bound, ``outcome_gap_pooled`` on training and held-out rows together;
+    the attribute effect is then measured on both as well.
     """
     rows, settings = held_out.rows, held_out.settings
     scores = held_out.logits(network) if scores is None else scores

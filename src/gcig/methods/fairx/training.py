@@ -71,7 +71,9 @@ _RATE_SMOOTHNESS = 0.05  # smaller gaps have smaller gradients, or rates would o
 # reference.
 _EXPLAINED_ROWS = {"mean": 32, "members": 16, "both": 16}
 _FINISHING_ROWS = 50_000  # maximum rows on which upper layers are finished, all at once
-_FINISHING_COPIES = 10_000  # how many of them get a copy with exchanged protected columns
+# How many of them get a copy with exchanged protected columns: with fewer, the network learns to treat these
+# copies alike, and not others. The copies also count in the cross-entropy.
+_FINISHING_COPIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,8 @@ class Student:
         weights = WeightControl({"gcig": 0.0, "outcome": weight}).term_weights(1.0)
         with one_thread(self._all_rows.inputs.device):
             train_upper_layers(self._all_rows, for_all_rows(self._objective), weights)
+        if not all(parameter.isfinite().all() for parameter in self.network.parameters()):
+            return replace(candidate, within_limits=False)
         measured = self._measure()
         limits = self._limits({**candidate.weights, "outcome": weight})
         return replace(
