@@ -333,6 +333,9 @@ def test_the_attribute_term_of_decisions_counts_them_and_has_the_gradient_of_smo
     assert found.tolist() == pytest.approx(batch.logits.grad.tolist())
     batch.targets = torch.sigmoid(torch.tensor([0.4, 0.6, 0.3], dtype=torch.float64))
     assert term(batch) == 0
+    # A limit replaces the teacher's share of decisions.
+    limited = AttributeTerm(cut=0.5, temperature=2.0, of_decisions=True, most=0.3)
+    assert limited(batch).item() == pytest.approx(0.2)
 
 
 def test_consistency_is_zero_for_equal_references_and_holds_members_fixed():

@@ -243,12 +243,14 @@ class AttributeTerm:
     A network can reach equalized odds by using the protected attribute itself. The term is zero as long as
     exchanging the attribute changes no more decisions, smoothed over `temperature`, than it changes for the
     teacher: a soft version of `gcig.metrics.trust.attribute_effect`. With `of_decisions` the value is that of
-    the decisions themselves, and the smoothed ones only carry the gradient.
+    the decisions themselves, and the smoothed ones only carry the gradient; `most`, if given, replaces the
+    share of decisions that the attribute changes for the teacher.
     """
 
     cut: float
     temperature: float
     of_decisions: bool = False
+    most: float | None = None
     can_be_recorded: ClassVar[bool] = True
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -259,10 +261,10 @@ class AttributeTerm:
         if not self.of_decisions:
             excess = soft - self._effects(torch.logit(batch.targets), batch.pairs, self.temperature)
             return joined_mean(excess).clamp_min(0)
-        found, expected = (
-            self._effects(logits, batch.pairs, _SHARP_TEMPERATURE)
-            for logits in (batch.logits.detach(), torch.logit(batch.targets))
-        )
+        found = self._effects(batch.logits.detach(), batch.pairs, _SHARP_TEMPERATURE)
+        expected: Tensor | float | None = self.most
+        if expected is None:
+            expected = self._effects(torch.logit(batch.targets), batch.pairs, _SHARP_TEMPERATURE)
         return joined_mean(found - expected + soft - soft.detach()).clamp_min(0)
 
     def _effects(self, logits: Tensor, pairs: Tensor, temperature: float) -> Tensor:

@@ -10,7 +10,7 @@ from torch import nn
 from gcig import FairXClassifier
 from gcig.losses.objective import Objective
 from gcig.losses.outcome import EqualizedOddsLoss
-from gcig.losses.terms import MiniBatch, OutcomeTerm, PredictionTerm, SelectionTerm
+from gcig.losses.terms import AttributeTerm, MiniBatch, OutcomeTerm, PredictionTerm, SelectionTerm
 from gcig.methods.fairx import training
 from gcig.methods.fairx.finishing import for_all_rows, train_upper_layers, upper_layers
 from gcig.methods.fairx.guards import BoundWarning
@@ -148,6 +148,14 @@ def test_the_outcome_of_all_rows_is_that_of_their_decisions():
     value = for_all_rows(objective()).terms["outcome"](batch)
     # Huber's loss: each of the two differences is above the smoothness of 0.02, and counts less half of it.
     assert value.item() == pytest.approx(gap(batch, batch.logits >= 0) - 0.02, abs=1e-6)
+
+
+@pytest.mark.parametrize(("effect", "most"), [(0.1, 0.095), (float("nan"), None)])
+def test_the_attribute_may_change_fewer_decisions_than_the_search_refuses(effect, most):
+    given = objective().with_term("attribute", AttributeTerm(0.0, 0.3), weight=1.0)
+    term = for_all_rows(given, effect).terms["attribute"]
+    assert term.of_decisions
+    assert term.most == pytest.approx(most)
 
 
 class OwnLoss(EqualizedOddsLoss):

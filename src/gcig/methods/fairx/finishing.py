@@ -6,6 +6,7 @@ overfit these rates, and a step needs only the outputs of the layers below, whic
 objective is the student's own, without its terms on reasons.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ _N_STEPS, _LEARNING_RATE = 200, 0.004  # with a learning rate that falls to zero
 _TEMPERATURE, _SMOOTHNESS = 0.15, 0.02
 # The weight of the term on the protected attribute: with less, a gap is closed by means of the attribute.
 _ATTRIBUTE_WEIGHT = 4.0
+_EFFECT_SHARE = 0.95  # of the teacher's attribute effect, since the search refuses networks that exceed it
 
 
 def upper_layers(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | None:
@@ -74,8 +76,11 @@ def _output(network: nn.Module, inputs: Tensor) -> tuple[nn.Module, Tensor] | No
     return (layer, features) if is_last else None
 
 
-def for_all_rows(objective: Objective) -> Objective:
-    """Return the objective for a batch of all rows: its terms compare decisions rather than smoothed ones."""
+def for_all_rows(objective: Objective, effect: float = math.nan) -> Objective:
+    """Return the objective for a batch of all rows: its terms compare decisions rather than smoothed ones.
+
+    `effect` is the attribute effect of the teacher, as it is measured for the search; NaN if it is not known.
+    """
     terms = objective.terms
     outcome, attribute = terms.get("outcome"), terms.get("attribute")
     if type(outcome) is OutcomeTerm and type(outcome.loss) in OUTCOME_LOSSES.values():
@@ -89,7 +94,8 @@ def for_all_rows(objective: Objective) -> Objective:
         )
         objective = objective.with_term("outcome", OutcomeTerm(loss))
     if type(attribute) is AttributeTerm:
-        objective = objective.with_term("attribute", AttributeTerm(attribute.cut, _TEMPERATURE, True))
+        most = None if math.isnan(effect) else _EFFECT_SHARE * effect
+        objective = objective.with_term("attribute", AttributeTerm(attribute.cut, _TEMPERATURE, True, most))
     return objective
 
 

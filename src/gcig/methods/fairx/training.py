@@ -355,7 +355,8 @@ class Student:
         self.network.load_state_dict(candidate.state)
         weights = WeightControl({"gcig": 0.0, "outcome": weight}).term_weights(1.0)
         with one_thread(self._all_rows.inputs.device):
-            train_upper_layers(self._all_rows, for_all_rows(self._objective), weights)
+            objective = for_all_rows(self._objective, self.teacher.measured["attribute_effect"])
+            train_upper_layers(self._all_rows, objective, weights)
         if not all(parameter.isfinite().all() for parameter in self.network.parameters()):
             return replace(candidate, within_limits=False)
         measured = self._measure()
