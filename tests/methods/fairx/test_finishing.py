@@ -1,5 +1,6 @@
 """Finishing: training of the upper layers alone, on all rows."""
 
+import warnings
 from copy import deepcopy
 
 import numpy as np
@@ -197,6 +198,24 @@ def test_searches_finish_networks_with_upper_layers(monkeypatch, has_layers):
     assert bool(finished) == has_layers
     assert all(weights["gcig"] == 0 for weights in finished)
     assert model.bounds_["max_eo_gap"].limit > 0.01
+
+
+def test_finishing_stays_below_the_attribute_effect_that_was_measured(monkeypatch):
+    limits = []
+
+    def record(batch, objective, weights):
+        limits.append(objective.terms["attribute"].most)
+        train_upper_layers(batch, objective, weights)
+
+    monkeypatch.setattr(training, "train_upper_layers", record)
+    loans = make_loans(400)
+    group = next(iter(loans.groups.values()))
+    columns = loans.X.assign(group=np.asarray(group))
+    model = FairXClassifier(**QUICK | {"lambda_ig": 0.0, "max_eo_gap": 0.01})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the group is a column, and that the bound is not met
+        model.fit(columns, loans.y, **loans.groups)
+    assert set(limits) == {0.95 * model.plain_["attribute_effect"]}
 
 
 def test_parameters_that_the_logit_does_not_depend_on_stay_as_they_are():
