@@ -38,10 +38,10 @@ MAX_GROUPS = 50  # a protected attribute with more is probably an identifier or 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Binary labels: ``codes`` (n,) of 0 and 1, and the two ``classes`` that they stand for."""
+    """Labels of classes: ``codes`` (n,) into ``classes``; or numbers, whose codes are themselves."""
 
-    codes: NDArray[np.int64]
-    classes: tuple[Any, Any]
+    codes: NDArray[Any]
+    classes: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +136,9 @@ def check_labels(
     warning: type[Warning] = InputWarning,
     name: str = "y",
     paired_with: str = "X",
+    most: int = 2,
 ) -> Labels:
-    """Encode binary labels as 0 and 1: the two values in sorted order, the second one positive.
+    """Encode labels of classes as codes: the values in sorted order; of two, the second one is positive.
 
     With ``classes`` (those of training) one class alone is fine, and a label outside them is an error. A
     column vector is flattened with a ``warning`` of the given category. In messages, ``name`` is the argument
@@ -165,12 +166,18 @@ def check_labels(
     codes, values = factorise(column)
     _reject_spellings(values, subject)
     known = values if classes is None else list(classes)
-    if classes is None and len(values) != 2:
+    if classes is None and not 2 <= len(values) <= most:
         if len(values) == 1:
             raise InputError(
                 f"has only one class ({values[0]!r}): a classifier needs rows of two.", argument=name
             )
         found = f" ({listed(values)})" if len(values) <= 10 else ""
+        if most > 2:
+            raise InputError(
+                f"has {len(values)} classes (at most {most}): it is probably a number or an identifier. Use a "
+                "regressor, or bin the values first.",
+                argument=name,
+            )
         raise InputError(
             f"has {len(values)} classes{found}. Only binary classification is supported. The type of the "
             "target is multiclass. Keep two classes, or compare with the positive one first "
@@ -187,7 +194,32 @@ def check_labels(
             argument=name,
         )
     lookup = np.array([position[value] for value in values], dtype=np.int64)
-    return Labels(lookup[codes], (known[0], known[1]))
+    return Labels(lookup[codes], tuple(known))
+
+
+def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labels:
+    """Check labels that are numbers: finite, and not all the same.
+
+    >>> check_numbers([30, 41.5]).codes.tolist()
+    [30.0, 41.5]
+    """
+    if y is None:
+        raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
+    frame = to_frame(y, name, prefix="y", flat=True)
+    if frame.shape[1] != 1:
+        raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
+    subject: Subject = {"argument": name}
+    column = checked_column(frame.iloc[:, 0], subject)
+    _check_complete(column, subject, n_rows, "drop those rows", "X")
+    if not (pt.is_numeric_dtype(column.dtype) or pt.is_bool_dtype(column.dtype)):
+        raise InputError(
+            "must hold numbers, but holds text. Use a classifier for classes, or convert the column.",
+            argument=name,
+        )
+    values = column.to_numpy(dtype=np.float64)
+    if len(values) and (values == values[0]).all():
+        raise InputError("has one value only: there is nothing to learn.", argument=name)
+    return Labels(values)
 
 
 def check_groups(
@@ -259,10 +291,10 @@ def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 
 
 def count_cells(labels: Labels, groups: Groups) -> NDArray[np.int64]:
-    """Count the rows per (label, group) cell, shape (2, groups)."""
-    n_groups = len(groups.names)
-    counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=2 * n_groups)
-    return counts.reshape(2, n_groups).astype(np.int64)
+    """Count the rows per (label, group) cell, shape (classes, groups)."""
+    n_groups, n_classes = len(groups.names), len(labels.classes)
+    counts = np.bincount(labels.codes * n_groups + groups.codes, minlength=n_classes * n_groups)
+    return counts.reshape(n_classes, n_groups).astype(np.int64)
 
 
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
@@ -306,7 +338,8 @@ def check_sample_weight(
         raise InputError(
             "must be finite, not negative (no NaN, no inf) and not zero everywhere.", argument="sample_weight"
         )
-    if labels is not None and (np.bincount(labels.codes, weights=weight, minlength=2) == 0).any():
+    counted = labels is not None and labels.classes
+    if counted and (np.bincount(labels.codes, weights=weight, minlength=len(labels.classes)) == 0).any():
         raise InputError(
             "is zero for all rows of one class: only one class is left.", argument="sample_weight"
         )

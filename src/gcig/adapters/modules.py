@@ -157,8 +157,10 @@ def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def check_output(module: nn.Module, rows: Rows, *, argument: str, columns: str, score: str) -> int:
-    """Check that a module gives one differentiable logit per row; return the dimensions of its output.
+def check_output(
+    module: nn.Module, rows: Rows, *, argument: str, columns: str, score: str, n_outputs: int = 1
+) -> int:
+    """Check that a module gives `n_outputs` differentiable outputs; return the dimensions of its output.
 
     Messages name the module by ``argument``. ``columns`` and ``score`` say what to do if the module does not
     take the rows, and if it does not give one logit per row.
@@ -174,7 +176,12 @@ def check_output(module: nn.Module, rows: Rows, *, argument: str, columns: str, 
                 argument=argument,
             ) from error
         found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        if found not in ((len(rows),), (len(rows), 1)):
+        if n_outputs > 1 and found != (len(rows), n_outputs):
+            raise InputError(
+                f"must give one logit per class, shape (n, {n_outputs}), but gave {found} for {len(rows)} rows.",
+                argument=argument,
+            )
+        if n_outputs == 1 and found not in ((len(rows),), (len(rows), 1)):
             raise InputError(
                 f"must give one logit per row, shape (n,) or (n, 1), but gave {found} for {len(rows)} rows. "
                 f"{score}",

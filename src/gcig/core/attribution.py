@@ -1,194 +1,198 @@
-"""Group counterfactual attributions: integrated gradients of rows from every group's reference."""
+r"""Attributions: how the score of a row is divided among its columns, relative to references.
 
-from typing import NamedTuple
+Integrated gradients of a score f on the straight path from a reference b to a row x,
+
+.. math:: a_j = (x_j - b_j) \int_0^1 \partial_j f\bigl(b + t (x - b)\bigr) \, dt,
+
+add up to f(x) - f(b): they are complete. An attribution is any object with the method `attribute`; register a
+new one with `gcig.register_attribution`. Only complete attributions can be split into a common and a varying
+part (see `gcig.core.gap`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from gcig.core.layered import LayeredNetwork
-from gcig.core.memory import Chunks, compute_attributions, plan_chunks
-from gcig.core.modules import (
-    Probe,
-    Score,
-    evaluating,
-    logits,
-    probe,
-    require_second_derivative,
-    warn_of_kinks,
-)
-from gcig.core.paths import unexpanded
-from gcig.core.quadrature import Integration
+from gcig._plugins import Registry
+from gcig.core.modules import differentiating, running_eagerly
+from gcig.core.quadrature import quadrature
+from gcig.core.secants import Chain, secant_slopes
+from gcig.core.task import Task, as_outputs
 
-_CACHED_BYTES = 1 << 25  # about a processor's cache: without a graph to keep, smaller chunks are faster
-_PROBE_ROWS = 128
-_STEPS_TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-_POWERS_OF_TWO = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_BYTES_AT_ONCE = 1 << 26  # of path points, if no graph is kept
+_TRIED_ROWS = 128  # rows on which the number of steps is chosen
+_MOST_STEPS = 256
 
 
-class Attribution(NamedTuple):
-    """Attributions of some rows under every group's reference."""
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The explained score of n rows: a weighted sum of a module's outputs, with weights by row."""
 
-    values: Tensor  # (groups, n, ...)
-    residual: Tensor  # (groups, n) error of completeness: |sum of the attributions - (f(x) - f(b))|
-    rule: str  # the integration rule
-    n_steps: int  # its steps
-    exact: bool  # whether the values are the integral itself, up to rounding
-    # (groups, n, ...) average gradients along the paths, if they were asked for: the values are their product
-    # with the differences between row and reference.
-    slopes: Tensor | None = None
+    module: nn.Module
+    contrast: Tensor  # (n, K)
+
+    @classmethod
+    def of(cls, module: nn.Module, task: Task, y: Tensor) -> "Score":
+        """Return the score of a task for rows with labels y."""
+        return cls(module, task.contrast(y))
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Return the scores (m, n) of points (m, n, ...), m for each of the n rows."""
+        m, n = points.shape[:2]
+        outputs = as_outputs(self.module(points.flatten(0, 1)), m * n)
+        return (outputs.view(m, n, -1) * self.contrast.to(outputs.dtype)).sum(-1)
+
+    def __getitem__(self, rows: slice) -> "Score":
+        return replace(self, contrast=self.contrast[rows])
 
 
-def attributions(
-    module: nn.Module,
-    inputs: Tensor,
-    references: Tensor,
-    *,
-    rule: str = "auto",
-    n_steps: int | str = "auto",
-    tolerance: float = 1e-4,
-    create_graph: bool = False,
-    fast: bool = True,
-    max_bytes: int | None = None,
-    score: Score | None = None,
-    slopes: bool = False,
-) -> Attribution:
-    """Compute integrated gradients of each row from every group's reference.
+class Attribution(Protocol):
+    """A way to divide a score among columns."""
+
+    complete: bool  # whether attributions add up to the difference of the scores at row and reference
+
+    def attribute(
+        self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
+    ) -> Tensor:
+        """Return attributions (references, n, ...) of rows (n, ...) relative to references of each, the same
+        shape with a leading dimension; differentiable with respect to the module if `create_graph`.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class IntegratedGradients:
+    """Integrated gradients by quadrature, with all nodes of all paths in one batch.
 
     Parameters
     ----------
-    module : nn.Module
-        Maps (n, ...) to one logit per row; evaluated in evaluation mode, and left in its own mode.
-    inputs : Tensor of shape (n, ...)
-        Rows of any shape: columns, images, sequences of embeddings.
-    references : Tensor of shape (groups, n, ...)
-        The starts of the paths, as from `GroupBaselines.of`. Cheaper if one reference per group is expanded
-        to all rows.
-    rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
-        The integration rule. ``"secant"`` and ``"romberg"``, its extrapolation, are for layered networks.
-    n_steps : int or "auto"
-        Steps of the rule; ``"auto"`` takes as many as `tolerance` requires.
-    tolerance : float
-        Relative error of the attributions (in the l1 norm, mean over rows) that the automatic mode allows.
-        It stops at 256 steps; modules with kinks off the fast paths may need more, and the residual shows
-        the remaining error.
-    create_graph : bool
-        Whether the result can be differentiated with respect to the module's parameters.
-    fast : bool
-        Whether layered networks take their fast paths; False is the general path, the reference.
-    max_bytes : int, optional
-        Bound on the memory of forward and backward pass together, beyond inputs, parameters and result; by
-        default half of the free memory of a GPU, or 256 MB on a CPU. Rows that exceed it are processed in
-        chunks, and recomputed for the backward pass.
-    score : callable, optional
-        Maps the module's output to one logit per row.
-    slopes : bool
-        Whether to return the average gradients as well.
-
-    Examples
-    --------
-    >>> net = nn.Linear(2, 1)
-    >>> _ = nn.init.constant_(net.weight, 2.0)
-    >>> x, b = torch.tensor([[1.0, 3.0]]), torch.zeros(2, 1, 2)
-    >>> attributions(net, x, b).values[0]
-    tensor([[2., 6.]])
+    rule : {"auto", "secant", "gauss_legendre", "right", "midpoint", "simpson"}
+        ``"auto"`` takes secants for chains of linear layers and piecewise linear activations, such as ReLU,
+        for which quadrature has no right parameter gradient, and Gauss-Legendre nodes otherwise.
+    n_steps : int
+        Steps of the rule. Two nodes of smooth networks are as accurate as the paper's sum of sixteen.
     """
-    if references.device != inputs.device:
+
+    complete: ClassVar[bool] = True
+    rule: str = "auto"
+    n_steps: int = 2
+
+    def attribute(
+        self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
+    ) -> Tensor:
+        """Return integrated gradients."""
+        return (rows - references) * self.slopes(score, rows, references, create_graph=create_graph)
+
+    def slopes(self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False) -> Tensor:
+        """Return the average gradients along the paths, (references, n, ...)."""
+        rows, references = rows.detach(), references.detach()
+        if create_graph:
+            return self._slopes(score, rows, references, create_graph)
+        points = self.n_steps * len(references) * rows[:1].nbytes
+        size = max(1, _BYTES_AT_ONCE // max(1, points))
+        parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
+        found = [self._slopes(score[own], rows[own], references[:, own], False).detach() for own in parts]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+
+    def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
+        chain = None
+        if self.rule in ("auto", "secant") and rows.dim() == 2:
+            chain = Chain.recognise(score.module, any_activation=self.rule == "secant")
+        if chain is not None:
+            return secant_slopes(chain, score.contrast, rows, references, self.n_steps)
+        if self.rule == "secant":
+            raise ValueError("rule='secant' needs a chain of linear layers and activations")
+        rule = quadrature("gauss_legendre" if self.rule == "auto" else self.rule, self.n_steps)
+        nodes, weights = rule.to(rows)
+
+        def at(points: Tensor) -> Tensor:  # (references, n, ...)
+            return gradients(score, points, create_graph=create_graph)
+
+        shape = (-1, *[1] * references.dim())
+        points = torch.lerp(references, rows, nodes.view(shape))  # (nodes, references, n, ...)
+        slopes = at(points.flatten(0, 1)).unflatten(0, points.shape[:2])
+        return torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+
+
+@dataclass(frozen=True)
+class GradientTimesInput:
+    """The gradient at the row times its difference from the reference: one evaluation, but not complete."""
+
+    complete: ClassVar[bool] = False
+
+    def attribute(
+        self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
+    ) -> Tensor:
+        """Return the products."""
+        rows = rows.detach()
+        return (rows - references.detach()) * gradients(score, rows.unsqueeze(0), create_graph=create_graph)
+
+
+def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
+    """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
+    with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
+        points = points.detach().requires_grad_()
+        scores = score(points)
+        found = None
+        if scores.requires_grad:
+            (found,) = torch.autograd.grad(scores.sum(), points, create_graph=create_graph, allow_unused=True)
+    if found is None:
         raise ValueError(
-            f"references are on {references.device}, but the inputs on {inputs.device}: move them with "
-            f"references.to({str(inputs.device)!r})"
+            "the module's output does not depend differentiably on its inputs, so it has no gradients to "
+            "explain it with"
         )
-    if references.shape[1:] != inputs.shape:
-        raise ValueError(
-            f"references must have shape (groups, {', '.join(map(str, inputs.shape))}), one per group for "
-            f"each row of the inputs, not {tuple(references.shape)}"
-        )
-    inputs, references = inputs.detach(), references.detach().to(inputs.dtype)
-    integration = choose_integration(
-        module,
-        inputs,
-        references,
-        rule=rule,
-        n_steps=n_steps,
-        tolerance=tolerance,
-        fast=fast,
-        score=score,
-        max_bytes=max_bytes,
-    )
-    found = _probe(module, integration, references, score)
-    if create_graph:
-        require_second_derivative(found)
-        warn_of_kinks(integration, found.kinked)
-    if not create_graph and integration.network is not None and inputs.device.type == "cpu":
-        max_bytes = min(_CACHED_BYTES, max_bytes or _CACHED_BYTES)
-    chunks = plan_chunks(integration, references, len(inputs), max_bytes, found.n_bytes)
-    values = compute_attributions(
-        module, inputs, references, integration, chunks, create_graph, score, slopes=slopes
-    )
-    average = values if slopes else None
-    values = (inputs - references) * average if average is not None else values
-    with evaluating(module, score), torch.no_grad():
-        residual = _residual(module, inputs, references, values, chunks, score)
-    return Attribution(values, residual, integration.rule, integration.n_steps, integration.exact, average)
+    return found
 
 
-def choose_integration(
-    module: nn.Module,
-    inputs: Tensor,
-    references: Tensor,
-    *,
-    rule: str = "auto",
-    n_steps: int | str = "auto",
-    tolerance: float = 1e-4,
-    fast: bool = True,
-    score: Score | None = None,
-    max_bytes: int | None = None,
-) -> Integration:
-    """Resolve ``"auto"``: choose the cheapest rule for the module, and the steps that reach the tolerance.
+def choose_steps(
+    attribution: IntegratedGradients, score: Score, rows: Tensor, references: Tensor, tolerance: float = 1e-3
+) -> IntegratedGradients:
+    """Return the attribution with as many steps as it takes until twice as many hardly change the result.
 
-    Steps are raised, up to 256, until two successive results agree on a sample of the rows. Completeness
-    alone is not enough: secants are complete at any number of steps.
+    The change is the mean over some rows of the l1 norm of the difference, relative to the norm. ``rows`` and
+    ``references`` as in `attribute`.
     """
-    network = LayeredNetwork.recognise(module) if fast and score is None and inputs.dim() == 2 else None
-    integration = Integration.of(network, rule)
-    if n_steps != "auto":
-        extrapolated = rule == "auto" and integration.rule == "romberg"
-        if extrapolated and not isinstance(n_steps, str) and int(n_steps).bit_count() > 1:
-            integration = Integration.of(network, "secant")  # extrapolation needs powers of two
-        return integration.with_steps(n_steps)
-    if integration.exact or not len(inputs):
-        return integration
-    point_bytes = _probe(module, integration, references, score).n_bytes
-    step = max(1, len(inputs) // _PROBE_ROWS)
-    rows, starts = inputs[::step], references[:, ::step]
-    before, fewer = None, 0
-    for count in _POWERS_OF_TWO if integration.rule == "romberg" else _STEPS_TRIED:
-        candidate = integration.with_steps(count)
-        chunks = plan_chunks(candidate, starts, len(rows), max_bytes, point_bytes)
-        after = compute_attributions(module, rows, starts, candidate, chunks, False, score)
-        if before is not None:
-            norm = after.abs().flatten(2).sum(-1)
-            error = (after - before).abs().flatten(2).sum(-1) / norm.clamp(min=torch.finfo(norm.dtype).tiny)
-            # The right Riemann sum converges slowly: its remaining error exceeds the last change.
-            allowed = tolerance * min(1, count / fewer - 1) if integration.rule == "right" else tolerance
-            if float(error.mean()) <= allowed:
-                # If doubling the steps hardly changes an extrapolation, the previous one was accurate.
-                return integration.with_steps(fewer) if integration.rule == "romberg" else candidate
-        before, fewer = after, count
-    return candidate
+    step = max(1, len(rows) // _TRIED_ROWS)
+    rows, references, score = rows[::step], references[:, ::step], Score(score.module, score.contrast[::step])
+    before = attribution.attribute(score, rows, references)
+    while attribution.n_steps < _MOST_STEPS and len(rows):
+        finer = replace(attribution, n_steps=2 * attribution.n_steps)
+        after = finer.attribute(score, rows, references)
+        size = after.abs().flatten(2).sum(-1)
+        change = (after - before).abs().flatten(2).sum(-1)
+        if float(change.mean()) <= tolerance * float(size.mean()):
+            return attribution
+        attribution, before = finer, after
+    return attribution
 
 
-def _probe(module: nn.Module, integration: Integration, references: Tensor, score: Score | None) -> Probe:
-    """Probe a module; fast paths need no probe."""
-    return Probe(0, False) if integration.network is not None else probe(module, references[0], score)
+ATTRIBUTIONS: Registry[Callable[[], Attribution]] = Registry(
+    "attribution",
+    {"integrated_gradients": IntegratedGradients, "gradient_times_input": GradientTimesInput},
+    lambda _, found: found,
+)
 
 
-def _residual(
-    module: nn.Module, inputs: Tensor, references: Tensor, values: Tensor, chunks: Chunks, score: Score | None
-) -> Tensor:
-    ends = []
-    for rows in chunks.slices(len(inputs)):
-        starts = unexpanded(references[:, rows])
-        f_start = logits(module, starts.flatten(0, 1), score).view(starts.shape[:2])
-        ends.append(logits(module, inputs[rows], score) - f_start)
-    change = torch.cat(ends, dim=1)
-    return (values.detach().flatten(2).sum(-1) - change).abs()
+def register_attribution(
+    name: str, attribution: Callable[[], Attribution], *, overwrite: bool = False
+) -> None:
+    """Add an attribution.
+
+    Parameters
+    ----------
+    name : str
+        The name, for ``attribution=`` of estimators, penalties and definitions.
+    attribution : callable
+        Without arguments, returns an object with the attribute ``complete`` and the method ``attribute``.
+    overwrite : bool
+        Whether another attribution of this name is replaced.
+    """
+    ATTRIBUTIONS.add(name, attribution, overwrite=overwrite)
+
+
+def resolve_attribution(attribution: "str | Attribution") -> Attribution:
+    """Return the attribution of a name, or the object itself."""
+    return ATTRIBUTIONS[attribution]() if isinstance(attribution, str) else attribution

@@ -8,11 +8,10 @@ from gcig._arguments import check_argument, is_count, is_number
 EPS = 1e-12
 _CHOICES = {
     "norm": ("l1", "l2"),
-    "rule": ("auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"),
+    "rule": ("auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"),
     "columns": ("original", "encoded", "raw"),
     "reference": ("mean", "members"),
     "label_weights": ("empirical", "equal", "sum"),
-    "pairs": ("all", "random"),
 }
 
 
@@ -24,7 +23,9 @@ class Definition:
     ----------
     norm : {"l1", "l2"}
         The norm by which attributions are divided. The paper's text says l2, its algorithm and tables l1.
-    rule : {"auto", "secant", "romberg", "right", "midpoint", "simpson", "gauss_legendre"}
+    attribution : str
+        How a score is divided among columns: a name of `gcig.core.attribution.ATTRIBUTIONS`.
+    rule : {"auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"}
         The rule by which paths are integrated; ``rule="right", n_steps=16`` is the paper's.
     n_steps : int or "auto"
         Steps of the rule.
@@ -40,8 +41,6 @@ class Definition:
         How the means of the two labels are combined: by their frequencies, by one half each, or added.
     eps : float
         Added to the norms.
-    rows, every, pairs : float, int, {"all", "random"}
-        The part of each mini-batch that the penalty used; see `gcig.GCIGPenalty`.
 
     Examples
     --------
@@ -50,15 +49,13 @@ class Definition:
     """
 
     norm: str = "l1"
+    attribution: str = "integrated_gradients"
     rule: str = "auto"
     n_steps: int | str = "auto"
     columns: str = "original"
     reference: str = "mean"
     label_weights: str = "empirical"
     eps: float = EPS
-    rows: float = 1.0
-    every: int = 1
-    pairs: str = "all"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -70,8 +67,6 @@ class Definition:
             lambda value: value == "auto" if isinstance(value, str) else is_count(value, 1, 10_001),
         )
         check_argument("eps", self.eps, "a positive number", lambda value: is_number(value) and value > 0)
-        check_argument("rows", self.rows, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
-        check_argument("every", self.every, "an integer of at least 1", lambda value: is_count(value, 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as plain values, for JSON."""

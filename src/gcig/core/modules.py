@@ -3,16 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from gcig._validation import InputError
 from gcig._warnings import warn_caller
-from gcig.core.quadrature import Integration
 
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
@@ -20,9 +19,7 @@ _EVALUATED_LOCK = threading.Lock()
 _ATTENTION = ExitStack()  # holds the setting of `plain_attention` while some caller needs it
 _ATTENTION_USERS = [0]
 _ATTENTION_LOCK = threading.Lock()
-_FIXED: ContextVar[bool] = ContextVar("fixed", default=False)
 Score = Callable[[Tensor], Tensor]
-Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @contextmanager
@@ -100,40 +97,6 @@ def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> I
         yield
 
 
-@contextmanager
-def fixed_operations() -> Iterator[None]:
-    """Let no operation depend on a value inside the block, as if the operations were recorded.
-
-    The tensors of many networks can then be computed by one, with ``torch.func.vmap``.
-    """
-    token = _FIXED.set(True)
-    try:
-        yield
-    finally:
-        _FIXED.reset(token)
-
-
-def is_recording() -> bool:
-    """Return whether operations are recorded, to be repeated later with other values.
-
-    That is the case under ``torch.compile``, while a CUDA graph is captured, and for `fixed_operations`:
-    control flow must then not depend on values, and values cannot be waited for.
-    """
-    return (
-        torch.compiler.is_compiling()
-        or _FIXED.get()
-        or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
-    )
-
-
-def untraced(function: Function) -> Function:
-    """Return the function, excluded from tracing if `torch.compile` is tracing the caller."""
-    if not torch.compiler.is_compiling():
-        return function
-    excluded: Function = torch.compiler.disable(function)
-    return excluded
-
-
 def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
     """Return one logit per row, shape (n,), from a module that gives (n,) or (n, 1), or through `score`."""
     outputs: Tensor = module(inputs)
@@ -162,65 +125,54 @@ class KinkWarning(UserWarning):
     """The penalty's gradient is wrong because an activation's derivative jumps."""
 
 
-class Probe(NamedTuple):
-    """Properties of a module found by one forward pass."""
+def check_trainable(module: nn.Module, score: Callable[[Tensor], Tensor], points: Tensor, *, kinks: bool) -> None:
+    """Raise an error if a module cannot be trained on its attributions; warn of kinks if `kinks`.
 
-    n_bytes: int  # approximate memory of one point in the forward pass, its gradient, and the backward pass
-    kinked: bool  # whether the output's derivative has jumps
-    twice: bool = True  # whether the output can be differentiated twice
-
-
-def probe(module: nn.Module, points: Tensor, score: Score | None = None) -> Probe:
-    """Run a module on two points, and inspect what autograd keeps."""
-    kept, twice = 0, True
-    own = {tensor.data_ptr() for tensor in [*module.parameters(), *module.buffers()]}
-
-    def pack(tensor: Tensor) -> Tensor:
-        nonlocal kept
-        if tensor.data_ptr() not in own:
-            kept += tensor.nbytes
-        return tensor
-
-    with (
-        differentiating(module, score, twice=True),
-        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
-    ):
-        point = points[:1].detach() if len(points) else points.new_zeros(1, *points.shape[1:])
-        two = point.expand(2, *points.shape[1:]).clone().requires_grad_()
-        outputs = logits(module, two, score)
-        kinked = any(_is_kink(node) for node in _graph(outputs.grad_fn))
-        if outputs.requires_grad:
-            # A weight that requires a gradient makes once_differentiable functions show.
-            weights = torch.ones_like(outputs, requires_grad=True)
-            (gradient,) = torch.autograd.grad(outputs, two, weights, create_graph=True, allow_unused=True)
-            if gradient is not None:
-                twice = not any(node.name() in _UNDEFINED for node in _graph(gradient.grad_fn))
-    # The tensors kept for two points estimate one: temporaries and gradients take as much again.
-    return Probe(max(2 * two.nbytes, kept), kinked, twice)
-
-
-def require_second_derivative(found: Probe) -> None:
-    """Raise an error that says what to do if a module cannot be trained on its attributions."""
-    if not found.twice:
+    ``score`` maps a few points (1, n, ...) to scores (1, n).
+    """
+    with differentiating(module, None, twice=True):
+        points = points.detach().clone().requires_grad_()
+        scores = score(points)
+        if not scores.requires_grad:
+            return
+        kinked = kinks and any(_is_kink(node) for node in _graph(scores.grad_fn))
+        # A weight that requires a gradient makes once_differentiable functions show.
+        weights = torch.ones_like(scores, requires_grad=True)
+        (gradient,) = torch.autograd.grad(scores, points, weights, create_graph=True, allow_unused=True)
+    if gradient is not None and any(node.name() in _UNDEFINED for node in _graph(gradient.grad_fn)):
         raise RuntimeError(
             "the module cannot be trained on its attributions, since one of its operations has no second "
             "derivative. Fused attention kernels that are called directly, and autograd functions marked as "
             "once_differentiable, are such operations: use plain operations instead, or torch.nn.functional."
             "scaled_dot_product_attention, of which a version with a second derivative is selected."
         )
-
-
-def warn_of_kinks(integration: Integration, kinked: bool) -> None:
-    """Warn if quadrature at fixed nodes loses part of the parameter gradient."""
-    if integration.network is not None:
-        kinked = not (integration.by_secants or integration.network.smooth)
     if kinked:
-        warn_caller(
-            f"the parameter gradient of attributions by the rule {integration.rule!r} does not converge for "
-            "activations with kinks (such as ReLU), whatever the number of steps: it misses the movement of "
-            "the kinks. Use a smooth activation (SiLU, GELU), or rule='secant' for layered networks.",
-            KinkWarning,
-        )
+        warn_of_kinks()
+
+
+def refuse_wrapped(module: nn.Module) -> None:
+    """Raise an error for a module that is wrapped for training by several processes.
+
+    Its hooks miss the second derivative of a penalty, so gradients would be wrong without a sign of it.
+    """
+    for part in module.modules():
+        if type(part).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"):
+            raise InputError(
+                f"is wrapped in {type(part).__name__}, with which the gradients of a penalty on explanations "
+                "are wrong. Pass a plain module, and reduce the gradients yourself: see the how-to page on "
+                "your own training loop, 'Several processes'.",
+                argument="module",
+            )
+
+
+def warn_of_kinks() -> None:
+    """Warn that the parameter gradient of attributions misses the movement of kinks."""
+    warn_caller(
+        "the parameter gradient of attributions by quadrature does not converge for activations with kinks "
+        "(such as ReLU) outside a chain of linear layers, whatever the number of steps: it misses the "
+        "movement of the kinks. Use a smooth activation (SiLU, GELU).",
+        KinkWarning,
+    )
 
 
 def _graph(root: Any) -> Iterator[Any]:

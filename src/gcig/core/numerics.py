@@ -60,3 +60,23 @@ def sharpness(dtype: torch.dtype, *, smooth: bool) -> float:
     """
     eps = float(torch.finfo(dtype).eps)
     return 2 / math.pow(eps, 0.5 if smooth else 1.5)
+
+
+def spread(scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the spread of scores (n, ...) over people: :math:`\sqrt\pi / 2` times their mean difference.
+
+    It is the standard deviation of normal scores. A standard deviation itself could be raised by a few people
+    with extreme scores.
+
+    >>> spread(torch.tensor([0.0, 1.0])).round(decimals=4)
+    tensor(0.8862)
+    """
+    n = len(scores)
+    shape = (-1, *[1] * (scores.dim() - 1))
+    if weights is None:
+        ranks = torch.arange(1 - n, n, 2, dtype=scores.dtype, device=scores.device).view(shape)
+        return math.sqrt(math.pi) / n / max(1, n - 1) * (ranks * scores.sort(0).values).sum(0)
+    ordered, order = scores.sort(0)
+    share = (weights / weights.sum()).to(scores.dtype).view(shape).expand_as(scores).gather(0, order)
+    ranks = 2 * share.cumsum(0) - share - 1
+    return math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)

@@ -1,347 +1,351 @@
-r"""References of attributions: the mean, or members, of each (label, group) cell.
+r"""References: whom a person is compared with.
 
-The baseline :math:`b_{y,g}` is the mean of the rows with label y in group g. In training it follows the
-mini-batches as an exponential moving average, :math:`b \leftarrow (1 - \gamma) b + \gamma \hat b`. References
-are fixed points: nothing is differentiated through them.
+A row with label y is explained relative to one or more references of every group with the same label (the
+same bin, if the label is a number; see `gcig.core.task`). They are fixed points: nothing is differentiated
+through them.
+
+- `Means`: :math:`E[x \mid y, g]`, the mean of the (label, group) cell. For a number it is a curve per group,
+  x fitted on y and y squared, at the centre of the label's bin, clamped to the range of the group's labels.
+- `Members`: people of the cell, drawn at random, the same for all rows of a label.
+
+In `legitimate` columns all groups have the same reference: the mean, or a random member, of all rows with the
+label. Differences in these columns then never count.
 """
 
-from contextlib import nullcontext
-from functools import lru_cache, partial, reduce
-from operator import add
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from gcig._arguments import check_argument, is_count, is_number
-from gcig.core.definition import EPS
-from gcig.core.modules import is_recording
-from gcig.core.processes import joined
+from gcig._plugins import Registry
+from gcig.core.task import Task, task_of
 
-_USUAL_DISTANCE = 0.25  # from the median, in standard deviations: such a number is usual
-_CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
+_NEARLY_EMPTY, _NEIGHBOURS = 5, 10  # a bin with fewer members of a group borrows the nearest people
 
 
-def indicator(codes: Tensor, n_codes: int, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return the one-hot matrix (n, codes) of integer codes; an error message calls the codes `name`."""
-    wrong = f"{name} must be int64 codes from 0 to {n_codes - 1}"
-    if codes.dtype != torch.int64:
-        raise ValueError(wrong)
-    if codes.is_cuda and not is_recording() and codes.numel():
-        # A GPU would stop the whole process at the first code out of range.
-        least, largest = torch.stack(codes.aminmax()).tolist()
-        if least < 0 or largest >= n_codes:
-            raise ValueError(wrong)
-    try:
-        # Several times faster than `torch.nn.functional.one_hot` on mini-batches.
-        if torch.compiler.is_compiling():
-            return torch.eye(n_codes, dtype=dtype, device=codes.device).index_select(0, codes)
-        return _identity_on(codes.device, n_codes, dtype).index_select(0, codes)
-    except (IndexError, RuntimeError) as error:
-        raise ValueError(wrong) from error
+@dataclass(frozen=True)
+class ReferenceRows:
+    """Rows that references are made of, with cells of their labels, groups and weights."""
 
-
-@lru_cache(maxsize=64)
-def _identity_on(device: torch.device, size: int, dtype: torch.dtype) -> Tensor:
-    """Create an identity matrix once; a recorded step would create it in every repetition.
-
-    It is complete when it is returned, because a copy waits: other threads may use it on other streams.
-    """
-    with torch.inference_mode(False):  # otherwise training could not use it later
-        return torch.eye(size, dtype=dtype, device="cpu").to(device)
-
-
-class CellSums(NamedTuple):
-    """Sums and counts of rows by cell; ``+`` adds those of several parts."""
-
-    sums: Tensor  # (labels, groups, ...)
-    counts: Tensor  # (labels, groups)
-
-    def __add__(self, other: object) -> "CellSums":
-        if not isinstance(other, CellSums):
-            return NotImplemented
-        return CellSums(self.sums + other.sums, self.counts + other.counts)
+    inputs: Tensor  # (n, ...)
+    labels: Tensor  # (n,)
+    groups: Tensor  # (n,) codes
+    task: Task
+    n_groups: int
+    weights: Tensor | None = None
+    legitimate: Tensor | None = None  # (...): entries of a row in which all groups have the same references
+    min_cell: int = 1
 
     @property
-    def means(self) -> Tensor:
-        """Means by cell; zero, not NaN, for an empty cell."""
-        return self.sums / _spread(self.counts.clamp(min=1), self.sums)
+    def mass(self) -> Tensor:
+        """The weight of each row, float64."""
+        if self.weights is None:
+            return torch.ones(len(self.labels), dtype=torch.float64, device=self.inputs.device)
+        return self.weights.double()
+
+    @property
+    def counts(self) -> Tensor:
+        """The number of rows of each (cell, group), with weights above zero."""
+        places = self.task.cells(self.labels) * self.n_groups + self.groups
+        size = self.task.n_cells * self.n_groups
+        return torch.bincount(places[self.mass > 0], minlength=size).view(self.task.n_cells, self.n_groups)
+
+    @property
+    def defined(self) -> Tensor:
+        """Which (cell, group) has a reference: at least `min_cell` rows; for numbers, of the whole group."""
+        counts = self.counts
+        if self.task.key == "number":
+            counts = counts.sum(0, keepdim=True).expand_as(counts)
+        return counts >= max(1, self.min_cell)
 
 
-def cell_sums(
-    inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, n_labels: int = 2
-) -> CellSums:
-    """Sum rows (n, ...) by the (label, group) cell of their codes (n,), in one matrix product.
+class References(Protocol):
+    """References of one kind; a new kind is registered with `gcig.register_references`."""
 
-    ``n_groups`` and ``n_labels`` are the numbers of codes; a cell may have no rows.
+    sampled: bool  # whether they are a sample of the group, whose noise an estimate has to leave out
 
-    >>> sums = cell_sums(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]),
-    ...                  torch.tensor([1, 1, 0]), n_groups=2)
-    >>> sums.means[0, 1], sums.counts.tolist()
-    (tensor([2.]), [[0, 2], [1, 0]])
+    def of(self, cells: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Return references (draws, groups, n, ...) of rows whose labels are in these cells, (n,)."""
+        ...
+
+
+class Means:
+    """The mean of every (cell, group)."""
+
+    sampled = False
+
+    def __init__(self, rows: ReferenceRows) -> None:
+        inputs = rows.inputs.flatten(1).double()
+        fit = _curves if rows.task.key == "number" else _cell_means
+        values = fit(rows, inputs)
+        if rows.legitimate is not None:
+            pooled = fit(_pooled(rows), inputs)
+            values = torch.where(rows.legitimate.flatten(), pooled, values)
+        shape = (rows.task.n_cells, rows.n_groups, *rows.inputs.shape[1:])
+        self.values = values.to(rows.inputs.dtype).view(shape)  # (cells, groups, ...)
+
+    def of(self, cells: Tensor, generator: torch.Generator | None = None) -> Tensor:  # noqa: ARG002
+        """Return the mean of each group, (1, groups, n, ...)."""
+        return self.values.index_select(0, cells).transpose(0, 1).unsqueeze(0)
+
+
+def _pooled(rows: ReferenceRows) -> ReferenceRows:
+    """Return the same rows in one group."""
+    return ReferenceRows(rows.inputs, rows.labels, torch.zeros_like(rows.groups), rows.task, 1, rows.weights)
+
+
+def _cell_means(rows: ReferenceRows, inputs: Tensor) -> Tensor:
+    """Return the weighted mean of each cell, (cells, groups, columns); 0 for an empty one."""
+    places, size = rows.task.cells(rows.labels) * rows.n_groups + rows.groups, rows.task.n_cells * rows.n_groups
+    mass = torch.bincount(places, rows.mass, minlength=size).clamp_min(1e-300)
+    sums = inputs.new_zeros(size, inputs.shape[1]).index_add_(0, places, inputs * rows.mass.unsqueeze(1))
+    return (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
+
+
+def _curves(rows: ReferenceRows, inputs: Tensor) -> Tensor:
+    """Return each group's weighted quadratic fit on y, at the centres of the cells: (cells, groups, columns).
+
+    In float64: the driver that tolerates groups with few distinct labels drops columns in float32.
     """
-    # Two indicators, since each rejects codes out of range; a combined code for the cell would not.
-    by_label = indicator(labels, n_labels, "labels", inputs.dtype)
-    by_group = indicator(groups, n_groups, "groups", inputs.dtype)
-    membership = (by_label.unsqueeze(2) * by_group.unsqueeze(1)).flatten(1)
-    sums = (membership.T @ inputs.flatten(1)).view(n_labels, n_groups, *inputs.shape[1:])
-    return CellSums(sums, membership.sum(0, dtype=torch.int64).view(n_labels, n_groups))
+
+    def powers(y: Tensor) -> Tensor:
+        return torch.stack([y**k for k in range(3)], 1)
+
+    y, root = rows.labels.double(), rows.mass.sqrt().unsqueeze(1)
+    middle, scale = y.mean(), y.std().clamp_min(1e-12)
+    y = (y - middle) / scale
+    centres = (torch.tensor(rows.task.centres, dtype=torch.float64, device=y.device) - middle) / scale  # type: ignore[attr-defined]
+    values = inputs.new_zeros(len(centres), rows.n_groups, inputs.shape[1])
+    for group in range(rows.n_groups):
+        own = (rows.groups == group) & (rows.mass > 0)
+        if own.any():
+            left, right = powers(y[own]) * root[own], inputs[own] * root[own]
+            fit = torch.linalg.lstsq(left.cpu(), right.cpu(), driver="gelsd").solution.to(y.device)
+            values[:, group] = powers(centres.clamp(y[own].min(), y[own].max())) @ fit
+    return values
 
 
-def _check_cells(counts: Tensor, consequence: str) -> None:
-    """Raise an error if a (label, group) cell is empty."""
-    empty = [tuple(cell) for cell in (counts == 0).nonzero().tolist()]
-    if empty:
-        raise ValueError(f"no rows in the (label, group) cells {empty}, so they have {consequence}")
+class Members:
+    """Random members of every (cell, group), the same for all rows of a cell; drawn anew in every call.
+
+    Draws are stratified over the members, so they are different people if there are enough.
+    """
+
+    sampled = True
+
+    def __init__(self, rows: ReferenceRows, n_draws: int = 8) -> None:
+        self.rows, self.n_draws = rows, n_draws
+        self._own = _Ranges.of(rows)
+        self._pooled = None if rows.legitimate is None else _Ranges.of(_pooled(rows))
+
+    def of(self, cells: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Return members, (draws, groups, n, ...)."""
+        drawn = self._take(self._own, generator)
+        if self._pooled is not None and self.rows.legitimate is not None:
+            drawn = torch.where(self.rows.legitimate, self._take(self._pooled, generator), drawn)
+        return drawn.index_select(2, cells)
+
+    def one_each(self, cells: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
+        """Return one member of each (cell, group), (n, ...), drawn independently."""
+        return self.rows.inputs.index_select(0, self._own.draw_each(cells, groups, generator))
+
+    def _take(self, ranges: "_Ranges", generator: torch.Generator | None) -> Tensor:
+        """Draw (draws, groups, cells, ...)."""
+        positions = ranges.draw(self.n_draws, generator)
+        taken = self.rows.inputs.index_select(0, positions.flatten())
+        return taken.view(*positions.shape, *self.rows.inputs.shape[1:])
 
 
-def _spread(cells: Tensor, like: Tensor) -> Tensor:
-    """Append dimensions to (labels, groups) until it broadcasts over `like`."""
-    return cells.view(*cells.shape, *[1] * (like.dim() - cells.dim()))
+@dataclass(frozen=True)
+class _Ranges:
+    """The rows sorted by group and cell, and where each cell's range of cumulative weights begins and ends."""
+
+    order: Tensor  # (n,) positions of rows
+    cumulative: Tensor  # (n,) weights, float64
+    start: Tensor  # (groups, cells)
+    size: Tensor  # (groups, cells)
+
+    @classmethod
+    def of(cls, rows: ReferenceRows) -> "_Ranges":
+        cells, n_cells = rows.task.cells(rows.labels), rows.task.n_cells
+        order = torch.argsort(rows.labels.double(), stable=True)
+        order = order[torch.argsort(rows.groups[order], stable=True)]
+        counts = torch.bincount(rows.groups * n_cells + cells, minlength=rows.n_groups * n_cells)
+        counts = counts.view(rows.n_groups, n_cells)
+        low = (counts.flatten().cumsum(0) - counts.flatten()).view_as(counts)
+        high = low + counts
+        if rows.task.key == "number":  # a nearly empty bin takes the nearest people of its group
+            first, last = low[:, :1], high[:, -1:]
+            few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
+            begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
+            begin = torch.maximum(begin, first)
+            low, high = torch.where(few, begin, low), torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high)
+        cumulative = rows.mass[order].cumsum(0)
+        edges = torch.cat([cumulative.new_zeros(1), cumulative])
+        return cls(order, cumulative, edges[low], edges[high] - edges[low])
+
+    def draw(self, n_draws: int, generator: torch.Generator | None) -> Tensor:
+        """Return positions of rows, (draws, groups, cells): one from each of `n_draws` strata of each cell.
+
+        The strata are turned by a random amount, so that any two members can be drawn together.
+        """
+        device = self.start.device
+        shape, source = (n_draws + 1, *self.start.shape), device if generator is None else generator.device
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=source).to(device)
+        strata = torch.arange(n_draws, dtype=torch.float64, device=device).view(-1, 1, 1)
+        share = ((strata + uniform[1:]) / n_draws + uniform[0]).remainder(1.0)
+        return self._at(self.start + share * self.size)
+
+    def draw_each(self, cells: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the position of one member of each (cell, group), (n,)."""
+        uniform = torch.rand(len(cells), generator=generator, dtype=torch.float64, device=generator.device)
+        return self._at(self.start[groups, cells] + uniform.to(cells.device) * self.size[groups, cells])
+
+    def _at(self, weight: Tensor) -> Tensor:
+        """Return the row at which the cumulative weight exceeds a number."""
+        places = torch.searchsorted(self.cumulative, weight, right=True)
+        return self.order[places.clamp_max(len(self.order) - 1)]
 
 
-class GroupBaselines(nn.Module):
-    """Baselines of all (label, group) cells, with moving averages for training.
+REFERENCES: Registry[Callable[[ReferenceRows], References]] = Registry(
+    "reference", {"means": Means, "members": Members}, lambda _, found: found
+)
+COMBINATIONS: Mapping[str, tuple[str, ...]] = {"both": ("means", "members"), "mean": ("means",)}
+
+
+def register_references(
+    name: str, references: Callable[[ReferenceRows], References], *, overwrite: bool = False
+) -> None:
+    """Add a kind of references.
 
     Parameters
     ----------
-    values : Tensor of shape (labels, groups, ...)
-        The initial averages.
-    rate : float
-        The paper's gamma: the weight of a mini-batch's mean in an update.
+    name : str
+        The name, for ``references=`` of the estimators.
+    references : callable
+        Takes `ReferenceRows` and returns `References`.
+    overwrite : bool
+        Whether another kind of this name is replaced.
+    """
+    REFERENCES.add(name, references, overwrite=overwrite)
+
+
+def reference_kinds(name: str) -> tuple[str, ...]:
+    """Return the kinds that a name stands for: ``"both"`` are means and members."""
+    return COMBINATIONS.get(name, (name,))
+
+
+class GroupBaselines(nn.Module):
+    """The references of every group, for penalties in a training loop of your own.
+
+    `from_data` is the usual way to make them. With a `rate` the means follow the mini-batches as exponential
+    moving averages, as in the paper's Algorithm 1.
 
     Attributes
     ----------
-    values : Tensor of shape (labels, groups, ...)
-        The baselines; a buffer, saved, moved and loaded with a module.
-    n_empty : Tensor of shape (labels, groups)
-        How often a cell had no rows in a mini-batch and its baseline stayed unchanged.
+    values : Tensor of shape (cells, groups, ...)
+        The means; a cell is a label, or one of ten bins of a number.
+    counts : Tensor of shape (cells, groups)
+        The number of rows of each.
+    task : Task
+        The kind of label.
 
     Examples
     --------
-    >>> x, y, groups = torch.arange(8.0).view(4, 2), torch.tensor([0, 1, 0, 1]), torch.tensor([0, 0, 1, 1])
-    >>> baselines = GroupBaselines.from_data(x, y, groups)
-    >>> baselines.values[1, 0]
-    tensor([2., 3.])
-    >>> baselines.of(y).shape  # groups, rows, columns
-    torch.Size([2, 4, 2])
+    >>> x, groups = torch.tensor([[1.0], [3.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 1])
+    >>> GroupBaselines.from_data(x, torch.tensor([0, 1, 0, 1]), groups).values[..., 0]
+    tensor([[1., 5.],
+            [3., 6.]])
     """
 
     values: Tensor
-    n_empty: Tensor
+    counts: Tensor
+    defined: Tensor
 
-    def __init__(self, values: Tensor, *, rate: float = 0.1) -> None:
+    def __init__(self, rows: ReferenceRows, rate: float = 0.05) -> None:
         super().__init__()
-        if values.dim() < 3 or values.shape[1] < 2:
-            raise ValueError(
-                "values must have shape (labels, groups, ...) with at least two groups, "
-                f"not {tuple(values.shape)}"
-            )
-        check_argument("rate", rate, "in [0, 1]", lambda value: is_number(value) and 0 <= value <= 1)
-        self.rate = rate
-        self.register_buffer("values", values.detach().clone())
-        self.register_buffer(
-            "n_empty", torch.zeros(values.shape[:2], dtype=torch.int64, device=values.device)
-        )
+        self.rows, self.task, self.rate, self.n_groups = rows, rows.task, rate, rows.n_groups
+        self.register_buffer("values", Means(rows).values, persistent=False)
+        self.register_buffer("counts", rows.counts, persistent=False)
+        self.register_buffer("defined", rows.defined, persistent=False)
+        self.all_defined = bool(self.defined.all())
 
     @classmethod
     def from_data(
-        cls, x: Tensor, y: Tensor, groups: Tensor, *, n_groups: int | None = None, rate: float = 0.1
-    ) -> "GroupBaselines":
-        """Create baselines from the means of all rows; every cell must have at least one row."""
-        _check_counts(n_groups=n_groups)
-        if not len(x) == len(y) == len(groups):
-            lengths = f"{len(x)}, {len(y)} and {len(groups)}"
-            raise ValueError(f"x, y and groups must have one entry per row, not {lengths} of them")
-        n_groups = int(groups.max()) + 1 if n_groups is None else n_groups
-        # Sums over many rows lose digits in single precision.
-        exact = torch.float64 if x.device.type != "mps" else x.dtype
-        parts = (
-            cell_sums(rows.to(exact), labels, codes, n_groups=n_groups)
-            for rows, labels, codes in zip(
-                *(each.split(_CHUNK_ROWS) for each in (x.detach(), y.long(), groups.long())), strict=True
-            )
-        )
-        sums = reduce(add, parts)
-        _check_cells(sums.counts, "no baseline")
-        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-        return cls(sums.means.to(dtype), rate=rate)
-
-    @property
-    def n_groups(self) -> int:
-        """The number of groups."""
-        return self.values.shape[1]
-
-    @torch.no_grad()
-    def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
-        """Update the averages with one mini-batch, and return its sums, those of all joined processes."""
-        n_labels, n_groups = self.values.shape[:2]
-        lowered = torch.is_autocast_enabled(x.device.type)
-        with torch.autocast(x.device.type, enabled=False) if lowered else nullcontext():
-            # Means need full precision.
-            sums = cell_sums(x.to(self.values.dtype), y, groups, n_groups=n_groups, n_labels=n_labels)
-        sums = CellSums(joined(sums.sums), joined(sums.counts))
-        self.update_from(sums)
-        return sums
-
-    @torch.no_grad()
-    def update_from(self, sums: CellSums) -> None:
-        """Update the averages with the means of cell sums; an empty cell stays unchanged and is counted."""
-        counts = sums.counts
-        if counts.is_cpu and not is_recording() and all(map(all, counts.tolist())):
-            # The usual case (no empty cell) in few operations.
-            self.values.lerp_((sums.sums / _spread(counts, sums.sums)).to(self.values.dtype), self.rate)
-            return
-        share = (counts > 0).to(self.values.dtype).mul_(self.rate)
-        self.values.lerp_(sums.means.to(self.values.dtype), _spread(share, self.values))
-        self.n_empty += counts == 0
-
-    def of(self, labels: Tensor) -> Tensor:
-        """Return the baselines of each row's label under every group, shape (groups, n, ...)."""
-        return self.values.transpose(0, 1)[:, labels]
-
-    def extra_repr(self) -> str:
-        """Return shape and rate for ``repr``."""
-        labels, groups, *shape = self.values.shape
-        return f"labels={labels}, groups={groups}, inputs={tuple(shape)}, rate={self.rate}"
-
-
-class GroupMembers(nn.Module):
-    """Members of every (label, group) cell as references, drawn anew (with replacement) for each mini-batch.
-
-    Averaged over members, attributions are expected gradients: they compare a row with real rows instead of
-    the mean of a cell, a point that no row need be near. ``values`` (labels, groups, members, ...) are the
-    members drawn last; every cell must have at least one row. The rows at the positions `typical` (labels,
-    groups, k), as from `typical_members`, are always the first k members of their cell.
-    """
-
-    values: Tensor
-
-    def __init__(
-        self,
-        inputs: Tensor,
-        labels: Tensor,
+        cls,
+        x: Tensor,
+        y: Tensor,
         groups: Tensor,
         *,
+        task: str | Task = "auto",
+        min_cell: int = 1,
         n_groups: int | None = None,
-        n_members: int = 8,
-        typical: Tensor | None = None,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__()
-        _check_counts(n_groups=n_groups, n_members=n_members)
-        check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
-        self.n_groups = n_groups or int(groups.max()) + 1
-        self.n_members, self._pool = n_members, inputs
-        if typical is not None:
-            wanted = f"an int64 tensor of shape (2, {self.n_groups}, k) with positions of rows"
-            check_argument("typical", typical, wanted, self._are_positions)
-        self._typical = None if typical is None else typical[..., :n_members].flatten(0, 1)
-        cells = labels * self.n_groups + groups
-        # Positions of the rows sorted by cell, and where the rows of each cell begin.
-        self._order = torch.argsort(cells, stable=True)
-        self._counts = torch.bincount(cells, minlength=2 * self.n_groups)
-        self._first = self._counts.cumsum(0) - self._counts
-        _check_cells(self._counts.view(2, self.n_groups), "no members to draw")
-        self._generator = torch.Generator(inputs.device).manual_seed(random_state)
-        self.register_buffer("values", self._draw(), persistent=False)
+        sample_weight: Tensor | None = None,
+        legitimate: Tensor | None = None,
+        rate: float = 0.05,
+    ) -> "GroupBaselines":
+        """Return the references of these rows.
 
-    def __deepcopy__(self, memo: dict[int, object]) -> "GroupMembers":
-        # The pool may be the whole training table, so copies share it; they draw what the original draws.
-        copy = GroupMembers.__new__(GroupMembers)
-        nn.Module.__init__(copy)
-        for name in ("n_groups", "n_members", "_pool", "_typical", "_order", "_counts", "_first"):
-            setattr(copy, name, getattr(self, name))
-        copy._generator = torch.Generator(self._generator.device)
-        copy._generator.set_state(self._generator.get_state())
-        copy.register_buffer("values", self.values.clone(), persistent=False)
-        memo[id(self)] = copy
-        return copy
+        Parameters
+        ----------
+        x : Tensor of shape (n, ...)
+        y : Tensor of shape (n,)
+            Codes of classes, or numbers.
+        groups : Tensor of integers from 0, shape (n,)
+        task : {"auto", "binary", "classes", "number"} or Task
+        min_cell : int
+            A row is compared among the groups that have this many rows of its label.
+        n_groups : int, optional
+            By default the largest code plus one.
+        sample_weight : Tensor of shape (n,), optional
+        legitimate : Tensor of bool, with the shape of a row, optional
+            The entries in which all groups have the same references.
+        rate : float
+            How fast the means follow mini-batches in `update`.
+        """
+        check_argument("min_cell", min_cell, "a positive integer", lambda value: is_count(value, 1))
+        check_argument("rate", rate, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
+        _check_lengths(x, y, groups)
+        x = x.detach()
+        n_groups = n_groups or int(groups.max()) + 1
+        of_label = task_of(y, task, sample_weight)
+        rows = ReferenceRows(x, y, groups.long(), of_label, n_groups, sample_weight, legitimate, min_cell)
+        return cls(rows, rate)
 
-    def _are_positions(self, typical: Tensor) -> bool:
-        inside = (typical >= 0) & (typical < len(self._pool))
-        in_shape = typical.dim() == 3 and typical.shape[:2] == (2, self.n_groups)
-        return in_shape and typical.dtype == torch.int64 and bool(inside.all())
+    def means(self, y: Tensor) -> Tensor:
+        """Return the means for rows with labels y, (1, groups, n, ...)."""
+        return self.values.index_select(0, self.task.cells(y)).transpose(0, 1).unsqueeze(0)
 
-    def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:  # noqa: ARG002 (one interface of references)
-        """Draw new members; the mini-batch itself is not used."""
-        self.values.copy_(self._draw())
+    def of(self, y: Tensor) -> Tensor:
+        """Return the means for rows with labels y, (groups, n, ...)."""
+        return self.means(y)[0]
 
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        """The generator of the draws, on the device of the rows."""
-        return (self._generator,)
-
-    def _draw(self) -> Tensor:
-        shape = (2 * self.n_groups, self.n_members)
-        within = torch.rand(
-            shape, generator=self._generator, dtype=torch.float64, device=self._generator.device
-        )
-        within = within.mul_(self._counts.unsqueeze(1)).long().add_(self._first.unsqueeze(1))
-        positions = self._order.index_select(0, within.flatten()).view(shape)
-        if self._typical is not None:
-            positions[:, : self._typical.shape[1]] = self._typical
-        members = self._pool.index_select(0, positions.flatten())
-        return members.view(2, self.n_groups, self.n_members, *self._pool.shape[1:])
+    @torch.no_grad()
+    def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:
+        """Move the means towards those of a mini-batch; cells without rows stay as they are."""
+        places = self.task.cells(y) * self.n_groups + groups.long()
+        size = self.task.n_cells * self.n_groups
+        counts = torch.bincount(places, minlength=size)
+        flat = x.detach().flatten(1)
+        sums = flat.new_zeros(size, flat.shape[1]).index_add_(0, places, flat)
+        means = (sums / counts.clamp_min(1).unsqueeze(1)).view_as(self.values)
+        rate = (self.rate * (counts > 0)).to(means.dtype).view(*self.values.shape[:2], *[1] * (x.dim() - 1))
+        self.values.lerp_(means.to(self.values.dtype), rate.to(self.values.dtype))
 
 
-def typical_members(
-    inputs: Tensor, labels: Tensor, groups: Tensor, *, n_groups: int, origin: Tensor | None = None
-) -> Tensor:
-    """Return the positions of the medoid and the modal member of every cell, shape (2, groups, 2).
-
-    Every cell must have at least one row; `origin` is the original column of each encoded column.
-
-    >>> x = torch.tensor([[0.0], [1.0], [5.0], [7.0]])
-    >>> typical_members(x, torch.tensor([0, 0, 0, 1]), torch.zeros(4, dtype=torch.int64), n_groups=1)
-    tensor([[[1, 1]],
-    <BLANKLINE>
-            [[3, 3]]])
-    """
-    rows, cells = inputs.detach().flatten(1), labels * n_groups + groups
-    positions = []
-    for cell in range(2 * n_groups):
-        own = (cells == cell).nonzero().flatten()
-        members = rows.index_select(0, own)
-        positions.append(own[torch.stack([medoid(members), modal_member(members, origin)])])
-    return torch.stack(positions).view(2, n_groups, 2)
+def _check_lengths(x: Tensor, y: Tensor, groups: Tensor) -> None:
+    for name, values in (("y", y), ("groups", groups)):
+        if not isinstance(values, Tensor) or values.shape != (len(x),):
+            shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"{name} must be a tensor of shape ({len(x)},), one value per row of x, not {shape}")
+    if groups.is_floating_point() or groups.dtype == torch.bool or (len(groups) and int(groups.min()) < 0):
+        raise ValueError("groups must be integer codes from 0")
 
 
-def medoid(members: Tensor) -> Tensor:
-    """Return the position of the member (of n, shape (n, p)) that is nearest to their mean.
-
-    >>> medoid(torch.tensor([[0.0], [1.0], [5.0]]))
-    tensor(1)
-    """
-    return (members - members.mean(0)).square().sum(1).argmin()
-
-
-def modal_member(members: Tensor, origin: Tensor | None = None) -> Tensor:
-    """Return the position of the member that has the usual value in most columns.
-
-    The usual value of a one-hot block is its most frequent category; a number within a quarter of a standard
-    deviation of the median is usual, and of equally usual members the one nearest to the medians is taken.
-
-    >>> members = torch.tensor([[1.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 1.0, 3.0]])
-    >>> modal_member(members, origin=torch.tensor([0, 0, 1]))
-    tensor(1)
-    """
-    n_columns = members.shape[1]
-    if origin is None or len(origin) != n_columns:
-        origin = torch.arange(n_columns, device=members.device)
-    sizes = torch.bincount(origin)
-    numbers = members[:, sizes[origin] == 1]
-    spread = (numbers - numbers.mean(0)).square().mean(0).sqrt()
-    distances = (numbers - numbers.median(0).values).abs() / spread.clamp_min(EPS)
-    usual = ((distances < _USUAL_DISTANCE).to(members.dtype) - 1e-3 * distances).sum(1)
-    for block in (sizes > 1).nonzero().flatten():
-        categories = members[:, origin == block]
-        usual += categories.argmax(1) == categories.mean(0).argmax()
-    return usual.argmax()
-
-
-def _check_counts(**given: Any) -> None:
-    """Raise an error that names the first argument that is neither None nor a positive integer."""
-    for name, count in given.items():
-        if count is not None:
-            check_argument(name, count, "a positive integer", partial(is_count, least=1))
+def legitimate_columns(names: Any, columns: "list[str] | tuple[str, ...]") -> list[int]:
+    """Return the positions of legitimate columns among the columns of a table."""
+    wanted = [names] if isinstance(names, str) else list(names or ())
+    return [list(columns).index(each) for each in wanted]

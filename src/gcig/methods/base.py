@@ -1,134 +1,121 @@
-"""Base class of all methods: one network on an encoded table, with scikit-learn's interface."""
+"""Base classes of all methods: one network on an encoded table, with scikit-learn's interface."""
 
 import copyreg
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, clone
-from sklearn.metrics import accuracy_score
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from gcig._arrays import Codes, Encoded, Floats
-from gcig._validation import InputError, check_features, check_labels, count_cells, match_columns
+from gcig._validation import InputError, Labels, check_features, check_labels, check_numbers, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
+from gcig.core.task import Binary, Classes, Number, Task
 from gcig.data.encoding import TableEncoder
-from gcig.data.formats import CsvFormat
 from gcig.data.passthrough import PassThrough
-from gcig.data.reading import TableFile, open_table
-from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue, raise_if_diverged
+from gcig.methods.networks import (
+    ClassifierParameters,
+    NetworkParameters,
+    copy_to_continue,
+    raise_if_diverged,
+    with_affine,
+)
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
-from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
-from gcig.metrics.ranking import best_f1_threshold
-from gcig.training.distributed import shared_seed
+from gcig.methods.training_data import (
+    MOST_CLASSES,
+    CheckedTable,
+    TrainingData,
+    check_table,
+    split_rows,
+)
+from gcig.metrics.ranking import best_f1_threshold, logit_of
+from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
-IN_MEMORY_BYTES = 2**29  # fitting a table takes about four times its size
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
-TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], Outcome]
+TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], tuple[nn.Module, Outcome]]
 
 
 class _Learned:
-    """The attributes that `fit` sets; annotations of `NetworkClassifier` would declare parameters."""
+    """The attributes that `fit` sets; annotations of the classes below would declare parameters."""
 
     module_: nn.Module
     encoder_: TableEncoder | PassThrough
-    classes_: NDArray[Any]
+    task_: Task
     groups_: tuple[str, ...]
     baselines_: Encoded
     cell_sizes_: Codes
     blocks_: Codes
     protected_columns_: tuple[str, ...]
-    threshold_: float
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
-    csv_format_: CsvFormat
     favourable_: Any
     group_names_: dict[str, str]
     column_kinds_: dict[str, str]
 
 
-class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
-    """A classifier that trains one network on an encoded table; a subclass says how.
+class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
+    """An estimator that trains one network on an encoded table; a subclass says how.
 
-    A subclass sets `method_key`, declares its parameters with `gcig.methods.parameter`, implements
-    `train_network`, and names what else it learns in `fitted_attributes`.
+    A subclass of `NetworkClassifier` or `NetworkRegressor` sets `method_key`, declares its parameters with
+    `gcig.methods.parameter`, implements `train_network`, and names what else it learns in
+    `fitted_attributes`.
 
     Attributes
     ----------
     module_ : torch.nn.Module
-        The network, (n, p) -> (n,) logits.
+        The network, (n, p) -> (n,) logits of two classes or predictions, or (n, K) logits of K classes.
     encoder_ : TableEncoder or PassThrough
         Maps a table to the p columns that the network sees.
-    classes_ : array of shape (2,)
-        The labels; the second is the positive one.
+    task_ : Task
+        The kind of label, with the frequencies of classes or the bins of a number.
     groups_ : tuple of str
         Names of the groups in the training data.
-    baselines_ : array of shape (2, groups, p)
-        Mean encoded row of every label and group in the training data.
-    cell_sizes_ : array of shape (2, groups)
-        Number of training rows of every label and group. Audits, evaluations and explanations leave out
-        groups with fewer than ``min_cell`` of a label.
+    baselines_ : array of shape (cells, groups, p)
+        The mean encoded row of every label and group in the training data; for a number, of every bin.
+    cell_sizes_ : array of shape (cells, groups)
+        The number of training rows of each. Audits, evaluations and explanations leave out groups with fewer
+        than ``min_cell`` of a label.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
     protected_columns_ : tuple of str
         The columns of the table that reveal the group.
-    threshold_ : float
-        The probability from which a row is predicted positive.
     history_ : DataFrame
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
-    csv_format_ : CsvFormat
-        How the training file writes numbers; only of models that `gcig train` fitted to a CSV file.
     favourable_, group_names_, column_kinds_ : class, dict and dict
         The favourable class, the names for values of the protected columns and the kinds of columns that were
         requested in training; only of models fitted to a file. Audits, explanations and predictions of other
         files use them unless they are given others.
-
-    Examples
-    --------
-    A network that is not trained at all:
-
-    >>> import gcig
-    >>> class UntrainedClassifier(NetworkClassifier):
-    ...     method_key = "untrained"
-    ...
-    ...     def train_network(self, network, data, generator):
-    ...         return Outcome(history=(), best_epoch=0)
-    >>> data = gcig.load_dataset("german")
-    >>> model = UntrainedClassifier(hidden_sizes=(8,), random_state=0)
-    >>> model.fit(data.X, data.y, sensitive_features=data.sensitive_features).predict(data.X).shape
-    (1000,)
     """
 
     method_key: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]]
     needs_groups_to_predict: ClassVar[bool] = False
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("history_", "n_epochs_", "blocks_", "protected_columns_", "csv_format_"),
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
         *("favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
     )
-    fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat,)
+    fitted_records: ClassVar[tuple[type, ...]] = (Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
@@ -141,8 +128,10 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         super().__init_subclass__(**options)
 
     @abstractmethod
-    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
-        """Train a network in place, set what else the method learns, and return the history.
+    def train_network(
+        self, network: nn.Module, data: TrainingData, generator: torch.Generator
+    ) -> tuple[nn.Module, Outcome]:
+        """Train a network, set what else the method learns, and return the trained network and the history.
 
         Parameters
         ----------
@@ -164,12 +153,12 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             pandas, polars, array, sparse matrix or list; text, categories, booleans, numbers, dates and
             missing values.
         y : array of shape (n,)
-            Two classes of any type.
+            Classes of any type, or numbers.
         sensitive_features : array, Series or DataFrame with n rows
             The group of every row; several columns are crossed.
         sample_weight : array of shape (n,), optional
-            Weight of each row in the terms of the loss; rows of weight zero are left out. Encoding,
-            baselines and validation metrics count all other rows alike.
+            Weight of each row in the terms of the loss and in the references; rows of weight zero are left
+            out.
 
         Raises
         ------
@@ -186,135 +175,13 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     ) -> Self:
         """Train on a table as `fit` does, with another function in place of `train_network`."""
         self.check_parameters()
-        table = check_table(X, y, sensitive_features, sample_weight, self.class_weight)
+        table = self._check_table(X, y, sensitive_features, sample_weight)
         named = hasattr(X, "columns") or isinstance(X, Mapping)
         with _restored_on_error(self):
             diverged = self._fit_checked(train, table, named=named)
         if diverged is not None:
             raise diverged
         return self
-
-    @property
-    def trains_from_blocks(self) -> bool:
-        """True if `train_network` can take its mini-batches from a stream of blocks."""
-        return False
-
-    def fit_file(
-        self,
-        path: str | Path,
-        *,
-        target: str,
-        sensitive: str | Sequence[str],
-        positive: str | None = None,
-        drop: Sequence[str] = (),
-        keep_sensitive: bool = False,
-        skip_rows: Any = (),
-        kinds: Mapping[str, str] | None = None,
-        group_names: Mapping[str, str] | None = None,
-        in_memory_bytes: int = IN_MEMORY_BYTES,
-    ) -> Self:
-        """Train on the rows of a file, which may be larger than memory.
-
-        A file that fits into memory is read as a whole and passed to `fit`. A larger Parquet or Feather file
-        is read twice in parts, and a shuffled, encoded copy of its rows (4 bytes per encoded entry) is
-        written to the folder for temporary files, from which training reads one block at a time. An epoch
-        is then at most about 260,000 rows, and validation uses a sample of the held-out rows.
-
-        Parameters
-        ----------
-        path : str or Path
-            A CSV, Parquet or Feather file; only the last two can be larger than memory.
-        target, positive : str
-            The column with the label, and the value that is label 1; by default the second of the two values
-            in sorted order.
-        sensitive : str or sequence of str
-            The protected columns; several are crossed.
-        drop : sequence of str
-            Columns that are not inputs.
-        keep_sensitive : bool
-            Whether the protected columns are inputs as well.
-        skip_rows : array of int
-            Numbers of rows, from 0, that are left out, for example to test on them.
-        kinds : mapping of column to kind, optional
-            Columns whose kind is not left to their entries, as in `gcig.auditing.audit_file`.
-        group_names : mapping of value to name, optional
-            Other names for values of the protected columns.
-        in_memory_bytes : int
-            The size of a table, at 8 bytes per entry, up to which it is read as a whole.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import gcig
-        >>> data = gcig.load_dataset("german")
-        >>> path = Path(tempfile.mkdtemp(), "loans.parquet")
-        >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_parquet(path)
-        >>> model = gcig.FairXClassifier(max_epochs=2, random_state=0)
-        >>> model.fit_file(path, target="good", sensitive="sex", in_memory_bytes=0).groups_
-        ('female', 'male')
-        """
-        self.check_parameters()
-        file = open_table(path, kinds=kinds)
-        roles = assign_roles(
-            file,
-            target=target,
-            positive=positive,
-            sensitive=sensitive,
-            drop=drop,
-            keep_sensitive=keep_sensitive,
-            group_names=group_names,
-        )
-        skipped = np.unique(np.asarray(skip_rows, dtype=np.int64))
-        if 8 * file.n_rows * len(roles.columns) <= in_memory_bytes:
-            return self._fit_whole(file, roles, skipped)._remember_requests(file, roles)
-        if file.layout is not None:
-            raise InputError(
-                f"{file.path} is a {file.format} file that does not fit into memory, and training reads its "
-                "rows several times. Save it as Parquet, for example with pyarrow.csv.open_csv and "
-                "pyarrow.parquet.ParquetWriter, or raise in_memory_bytes."
-            )
-        if not self.trains_from_blocks:
-            raise InputError(
-                f"{type(self).__name__} needs the whole table in memory, and {file.path} is larger than "
-                f"in_memory_bytes={in_memory_bytes}. Use FairXClassifier, or raise in_memory_bytes."
-            )
-        with _restored_on_error(self), TemporaryDirectory(prefix="gcig-") as folder:
-            rows = TrainingFile(file, roles, skipped, progress=bool(self.verbose))
-            diverged = self._fit_blocks(rows, Path(folder))
-        if diverged is not None:
-            raise diverged
-        return self._remember_requests(file, roles)
-
-    def _remember_requests(self, file: TableFile, roles: Roles) -> Self:
-        """Keep how columns and groups of the training file were requested, for other files."""
-        self.column_kinds_ = dict(file.kinds)
-        self.group_names_ = names_by_column(roles.group_names, roles.sensitive)
-        return self
-
-    def _fit_whole(self, file: TableFile, roles: Roles, skipped: Codes) -> Self:
-        reading = file.read(roles.columns)
-        frame = reading.frame[~np.isin(np.arange(file.n_rows), skipped)]
-        classes = find_classes(frame[roles.target], roles.positive)
-        labels = target_codes(frame[roles.target], classes, roles.positive)
-        self.fit(frame[list(roles.inputs)], labels, sensitive_features=roles.protected(frame))
-        self.classes_ = np.asarray(classes)
-        if reading.written is not None:
-            self.csv_format_ = reading.written
-        return self
-
-    def _fit_blocks(self, rows: TrainingFile, folder: Path) -> DivergenceError | None:
-        """Fit from a file in blocks on disk; see `_fit_checked`."""
-        continuing = self.warm_start and hasattr(self, "module_")
-        if not continuing:
-            _forget_fit(self)
-            self.encoder_ = self._make_encoder()
-        summary = summarise(rows, self.encoder_, fitted=continuing)
-        network = copy_to_continue(self, summary.classes) if continuing else None
-        split = self._split_options()
-        data, sums = encode_rows(rows, summary, folder, class_weight=self.class_weight, **split)
-        self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
-        self.cell_sizes_ = summary.counts
-        return self._train(self.train_network, network, data, split["seed"])
 
     def _fit_checked(
         self, train: TrainNetwork, table: CheckedTable, *, named: bool
@@ -326,28 +193,39 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        split = self._split_options()
-        data = training_data(table, encoded, **split)
-        rows = data.all
-        means = GroupBaselines.from_data(rows.inputs, rows.labels, rows.groups, n_groups=data.n_groups)
-        self.describe_data(table.labels.classes, table.groups.names, means.values, named=named)
-        self.cell_sizes_ = count_cells(table.labels, table.groups)
-        return self._train(train, network, data, split["seed"])
-
-    def _split_options(self) -> dict[str, Any]:
-        """Draw the seed of a fit; return it with the share of the rows to hold out and the device."""
-        return {
-            "seed": shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1))),
-            "validation_fraction": self.validation_fraction if self.holds_out else None,
-            "device": resolve_device(self.device),
-        }
+        seed, device = int(check_random_state(self.random_state).randint(2**31 - 1)), resolve_device(self.device)
+        labels = self._learn_labels(table)
+        fraction = self.validation_fraction if self.holds_out else None
+        rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
+        self.task_ = self._make_task(rows.labels, rows.weights, len(table.labels.classes))
+        n_groups = len(table.groups.names)
+        origin = torch.as_tensor(self.encoder_.origin_, device=device)
+        with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
+            baselines = GroupBaselines.from_data(
+                rows.inputs, rows.labels, rows.groups, task=self.task_, n_groups=n_groups,
+                sample_weight=rows.weights,
+            )
+            blocks = find_blocks(rows.inputs, origin)
+            protected = protected_attributes(rows.inputs, rows.groups, blocks)
+        self.describe_data(table.labels.classes, table.groups.names, baselines.values, named=named)
+        self.cell_sizes_ = baselines.counts.cpu().numpy()
+        self.blocks_ = blocks.cpu().numpy()
+        chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
+        self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
+        data = TrainingData(
+            rows, training, validation, n_groups, table.frame.iloc[kept], self.task_, origin, blocks,
+            tuple(protected),
+        )
+        return self._train(train, network, data, seed)
 
     def describe_data(
-        self, classes: Sequence[Any], groups: tuple[str, ...], baselines: torch.Tensor, *, named: bool
+        self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool
     ) -> None:
         """Set the attributes that describe the training data."""
-        self.classes_, self.groups_, self.baselines_ = np.asarray(classes), groups, baselines.cpu().numpy()
+        self.groups_, self.baselines_ = groups, baselines.cpu().numpy()
         self.n_features_in_ = len(self.encoder_.feature_names_in_)
+        if classes is not None and len(classes):
+            self.classes_ = np.asarray(classes)
         if named:
             self.feature_names_in_ = np.asarray(self.encoder_.feature_names_in_, dtype=object)
 
@@ -355,48 +233,28 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         self, train: TrainNetwork, network: nn.Module | None, data: TrainingData, seed: int
     ) -> DivergenceError | None:
         """Train a network, or a new one, on encoded rows, and set the learned attributes."""
-        rows, device = data.all, data.all.inputs.device
-        origin = torch.as_tensor(self.encoder_.origin_, device=device)
-        with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
-            blocks = find_blocks(rows.inputs, origin)
-            protected = protected_attributes(rows.inputs, rows.groups, blocks)
-        self.blocks_ = blocks.cpu().numpy()
-        data = replace(data, blocks=blocks, protected=tuple(protected))
-        chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
-        self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
-        generator = seeded_generator(seed)
-        diverged = None
+        device, generator, diverged = data.all.inputs.device, seeded_generator(seed), None
         with own_random_numbers(network or self.module, seed, device), own_modes(device):
             if network is None:
-                network = self.make_network(rows.inputs.shape[1], generator)
-            network = network.to(device)
+                network = self.make_network(data.all.inputs.shape[1], self.task_.n_outputs, generator)
+            network = self._start_network(network.to(device), data)
             try:
-                outcome = train(network, data, generator)
-                raise_if_diverged(all_logits(network, rows.inputs))
+                network, outcome = train(network, data, generator)
+                raise_if_diverged(all_outputs(network, data.all.inputs))
             except DivergenceError as error:
-                usable = _network_suffices(type(self)) and error.epoch > 0
+                usable = _network_suffices(type(self)) and error.epoch > 0 and error.network is not None
                 # The scores of that epoch may have overflowed already.
-                usable = usable and not all_logits(network, rows.inputs).isnan().any()
-                diverged = _describe_divergence(error, usable=usable)
+                usable = usable and not all_outputs(error.network, data.all.inputs).isnan().any()
+                diverged = _describe_divergence(error, usable=bool(usable))
                 if not usable:
                     raise diverged from error
-                outcome = error.outcome
+                network, outcome = error.network, error.outcome
         self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
         self.n_epochs_ = outcome.best_epoch
-        self.module_ = network.cpu().eval()
-        self.threshold_ = self._choose_threshold(data)
+        self.module_ = self._finish_network(network).cpu().eval()
         self.diverged_ = diverged is not None
+        self._finish(data)
         return diverged
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
-        threshold = params.get("threshold", "f1")
-        if hasattr(self, "threshold_") and threshold != "f1":
-            self._declared["threshold"].rule.check("threshold", threshold)
-        super().set_params(**params)
-        if hasattr(self, "threshold_") and threshold != "f1":
-            self.threshold_ = float(threshold)
-        return self
 
     # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
     # groups of new rows overrides the step that uses them.
@@ -407,50 +265,15 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
         return self.encoder_.encode(frame)
 
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Return the logit of each row, shape (n,); positive if the second class is more likely."""
-        return self._logits(self.encode(X, sensitive_features=sensitive_features))
-
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Return the probabilities of the two classes, shape (n, 2)."""
-        return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """Return the class of each row: the second if its probability is at least `threshold_`.
-
-        Parameters
-        ----------
-        X : table of shape (n, columns)
-            As in `fit`; a dict of values is one row.
-        sensitive_features : array, Series or DataFrame with n rows
-            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others ignore
-            them.
-        """
-        encoded = self.encode(X, sensitive_features=sensitive_features)
-        positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
-        return self.classes_[positive.astype(np.int64)]
-
-    def proba_from_encoded(self, encoded: Encoded) -> Floats:
-        """Return the probabilities of the two classes for rows that `encode` returned, shape (n, 2)."""
-        scores = torch.from_numpy(self._logits(encoded))
-        return torch.stack([torch.sigmoid(-scores), torch.sigmoid(scores)], dim=1).numpy()
-
-    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (methods with a rule per group need it)
-        """Return the probability of deciding for the second class, for rows that `encode` returned.
-
-        It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
-        overrides this function; `predict` and `gcig.evaluate` both call it.
-        """
-        return (self.proba_from_encoded(encoded)[:, 1] >= self.threshold_).astype(np.float64)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Return the accuracy of `predict`."""
-        decisions = self.predict(X, sensitive_features=sensitive_features)
-        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+    def outputs_from_encoded(self, encoded: Encoded) -> Floats:
+        """Return the network's outputs (n, K) for rows that `encode` returned."""
+        found: Floats = all_outputs(self.module_, torch.from_numpy(encoded)).double().numpy()
+        check_scores(found, self)
+        return found
 
     @property
     def explained_score(self) -> nn.Module:
-        """The differentiable logit of an encoded row that GCIG explains."""
+        """The network whose outputs are explained."""
         check_is_fitted(self)
         return self.module_
 
@@ -471,8 +294,8 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
             category, summed), or one per encoded column.
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
-        codes, source = self._labels_to_explain(encoded, y)
-        return explain_rows(self, encoded, codes, columns=columns, label_source=source)
+        labels, source = self._labels_to_explain(encoded, y)
+        return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
@@ -488,7 +311,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         """
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
-        """Write the encoder, the network and the threshold to one ONNX file; see `export_onnx`."""
+        """Write the encoder, the network and the decision rule to one ONNX file; see `export_onnx`."""
         from gcig.methods.onnx_export import export_onnx  # which imports this class
 
         export_onnx(self, path, opset=opset)
@@ -515,7 +338,6 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not isinstance(self.preprocessing, str) or self.preprocessing != "none"
         tags.input_tags.sparse = True
-        tags.classifier_tags.multi_class = False
         tags.non_deterministic = self.random_state is None
         return tags
 
@@ -532,26 +354,245 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     def _encode_training(self, table: CheckedTable) -> Encoded:
         return self.encoder_.encode(table.frame)
 
+    @abstractmethod
+    def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
+        """Check the arguments of `fit`."""
+
+    @abstractmethod
+    def _learn_labels(self, table: CheckedTable) -> Tensor:
+        """Return the labels that the network is trained on."""
+
+    @abstractmethod
+    def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:
+        """Return the task of the labels."""
+
+    @abstractmethod
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
+        """Return labels as the task has them, and whether they were given or predicted."""
+
+    def _start_network(self, network: nn.Module, data: TrainingData) -> nn.Module:  # noqa: ARG002
+        """Return the network that is trained."""
+        return network
+
+    def _finish_network(self, network: nn.Module) -> nn.Module:
+        """Return the network that predicts, from the one that was trained."""
+        return network
+
+    def _finish(self, data: TrainingData) -> None:
+        """Learn what depends on the trained network."""
+
+
+class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator):
+    """A classifier of two or more classes; see `NetworkEstimator`.
+
+    Attributes
+    ----------
+    classes_ : array of shape (K,)
+        The labels; of two, the second is the positive one.
+    threshold_ : float
+        The probability from which a row is predicted positive; NaN for more than two classes, of which the
+        most probable one is predicted.
+
+    Examples
+    --------
+    A network that is not trained at all:
+
+    >>> import gcig
+    >>> class UntrainedClassifier(NetworkClassifier):
+    ...     method_key = "untrained"
+    ...
+    ...     def train_network(self, network, data, generator):
+    ...         return network, Outcome(history=(), best_epoch=0)
+    >>> data = gcig.load_dataset("german")
+    >>> model = UntrainedClassifier(hidden_sizes=(8,), random_state=0)
+    >>> model.fit(data.X, data.y, sensitive_features=data.sensitive_features).predict(data.X).shape
+    (1000,)
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    classes_: NDArray[Any]
+    threshold_: float
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
+        threshold = params.get("threshold", "f1")
+        if hasattr(self, "threshold_") and threshold != "f1":
+            self._declared["threshold"].rule.check("threshold", threshold)
+        super().set_params(**params)
+        if hasattr(self, "threshold_") and threshold != "f1" and self.task_.key == "binary":
+            self.threshold_ = float(threshold)
+        return self
+
+    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
+        """Return the logit of each row, (n,), positive if the second class is more likely; or (n, K)."""
+        outputs = self.outputs_from_encoded(self.encode(X, sensitive_features=sensitive_features))
+        return outputs[:, 0] if self.task_.key == "binary" else outputs
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
+        """Return the probabilities of the classes, shape (n, K)."""
+        return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
+        """Return the class of each row.
+
+        Of two classes, it is the second if its probability is at least `threshold_`; of more, the most
+        probable one.
+
+        Parameters
+        ----------
+        X : table of shape (n, columns)
+            As in `fit`; a dict of values is one row.
+        sensitive_features : array, Series or DataFrame with n rows
+            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others ignore
+            them.
+        """
+        encoded = self.encode(X, sensitive_features=sensitive_features)
+        if self.task_.key != "binary":
+            return self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+        positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
+        return self.classes_[positive.astype(np.int64)]
+
+    def proba_from_encoded(self, encoded: Encoded) -> Floats:
+        """Return the probabilities of the classes for rows that `encode` returned, shape (n, K)."""
+        outputs = torch.from_numpy(self.outputs_from_encoded(encoded))
+        if self.task_.key != "binary":
+            return outputs.softmax(1).numpy()
+        return torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], dim=1).numpy()
+
+    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (methods with a rule per group need it)
+        """Return the probability of deciding for the second of two classes, for encoded rows.
+
+        It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
+        overrides this function; `predict` and `gcig.evaluate` both call it.
+        """
+        return (self.proba_from_encoded(encoded)[:, 1] >= self.threshold_).astype(np.float64)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
+        """Return the accuracy of `predict`."""
+        decisions = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = "classes" in self.tasks
+        return tags
+
+    def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
+        most = MOST_CLASSES if "classes" in self.tasks else 2
+        return check_table(
+            X, y, sensitive_features, sample_weight, class_weight=self.class_weight, most_classes=most
+        )
+
+    def _learn_labels(self, table: CheckedTable) -> Tensor:
+        return torch.from_numpy(table.labels.codes)
+
+    def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:
+        if n_classes == 2:
+            return Binary(0.0 if self.threshold == "f1" else logit_of(float(self.threshold)))
+        return Classes.of(labels, weights, n_classes=n_classes)
+
+    def _finish(self, data: TrainingData) -> None:
+        self.threshold_ = self._choose_threshold(data)
+
     def _choose_threshold(self, data: TrainingData) -> float:
+        if self.task_.key != "binary":
+            return float("nan")
         if self.threshold != "f1":
             return float(self.threshold)
-        rows = data.validation if data.validation is not None else data.training
-        scores = torch.from_numpy(self._logits(rows.inputs.cpu().numpy()))
+        rows = data.held_out
+        scores = torch.from_numpy(self.outputs_from_encoded(rows.inputs.cpu().numpy()))[:, 0]
         return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
-    def _logits(self, encoded: Encoded) -> Floats:
-        found: Floats = all_logits(self.module_, torch.from_numpy(encoded)).double().numpy()
-        check_scores(found, self)
-        return found
-
-    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[Codes, str]:
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
         if y is None:
-            positive = self.proba_from_encoded(encoded)[:, 1] >= self.threshold_
-            return positive.astype(np.int64), "predicted"
-        return check_labels(y, n_rows=len(encoded), classes=tuple(self.classes_.tolist())).codes, "given"
+            probabilities = self.proba_from_encoded(encoded)
+            if self.task_.key == "binary":
+                return (probabilities[:, 1] >= self.threshold_).astype(np.int64), "predicted"
+            return probabilities.argmax(axis=1), "predicted"
+        return self.check_labels(y, n_rows=len(encoded)).codes, "given"
+
+    def check_labels(self, y: Any, *, n_rows: int) -> Labels:
+        """Check labels of new rows against the classes of training."""
+        return check_labels(y, n_rows=n_rows, classes=tuple(self.classes_.tolist()))
 
 
-def _network_suffices(method: type[NetworkClassifier]) -> bool:
+class NetworkRegressor(RegressorMixin, NetworkEstimator):
+    """A regressor; see `NetworkEstimator`.
+
+    The network is trained on standardised labels, and its last layer then gives them their units back. A
+    `module` of your own that predicts the labels already (R2 above 0) is trained from these predictions.
+
+    Attributes
+    ----------
+    label_mean_, label_scale_ : float
+        The mean and the standard deviation of the labels.
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("number",)
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("label_mean_", "label_scale_")
+    label_mean_: float
+    label_scale_: float
+
+    def predict(self, X: Any, *, sensitive_features: Any = None) -> Floats:
+        """Return the prediction for each row."""
+        return self.outputs_from_encoded(self.encode(X, sensitive_features=sensitive_features))[:, 0]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
+        """Return R2 of `predict`."""
+        predicted = self.predict(X, sensitive_features=sensitive_features)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
+        return check_table(X, y, sensitive_features, sample_weight, numbers=True)
+
+    def _learn_labels(self, table: CheckedTable) -> Tensor:
+        values = table.labels.codes
+        self.label_mean_ = float(np.average(values, weights=table.weights))
+        variance = np.average((values - self.label_mean_) ** 2, weights=table.weights)
+        self.label_scale_ = float(np.sqrt(variance)) or 1.0
+        return torch.from_numpy((values - self.label_mean_) / self.label_scale_).float()
+
+    def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:  # noqa: ARG002
+        return Number.of(labels, weights)
+
+    def _start_network(self, network: nn.Module, data: TrainingData) -> nn.Module:
+        """Standardise the outputs of a network that predicts labels in their own units."""
+        rows, mean, scale = data.training, self.label_mean_, self.label_scale_
+        standardised = (all_outputs(network, rows.inputs)[:, 0] - mean) / scale
+        error = (standardised - rows.labels).square().mean()
+        if float(error) < float(rows.labels.square().mean()):
+            shift = torch.full((1,), -mean / scale, device=rows.inputs.device)
+            return with_affine(network, 1 / scale, shift)
+        return network
+
+    def _finish_network(self, network: nn.Module) -> nn.Module:
+        shift = torch.full((1,), self.label_mean_, device=next(network.parameters()).device)
+        finished = with_affine(network, self.label_scale_, shift)
+        return finished
+
+    def _finish(self, data: TrainingData) -> None:  # noqa: ARG002
+        task = self.task_
+        assert isinstance(task, Number)
+        mean, scale = self.label_mean_, self.label_scale_
+
+        def in_units(values: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(mean + scale * value for value in values)
+
+        self.task_ = Number(
+            in_units(task.edges), in_units(task.centres), in_units(task.outcome_edges), scale * task.scale
+        )
+
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
+        if y is None:
+            return self.outputs_from_encoded(encoded)[:, 0], "predicted"
+        return self.check_labels(y, n_rows=len(encoded)).codes, "given"
+
+    def check_labels(self, y: Any, *, n_rows: int) -> Labels:
+        """Check labels of new rows."""
+        return check_numbers(y, n_rows=n_rows)
+
+
+def _network_suffices(method: type[NetworkEstimator]) -> bool:
     """Return `predicts_by_network` of the class whose `train_network` is used."""
     trains = next(each for each in method.__mro__ if "train_network" in vars(each))
     return bool(vars(trains).get("predicts_by_network", False))

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError, InputTypeError
 from gcig.adapters.modules import check_output
-from gcig.core.modules import evaluating, logits
 from gcig.data.encoding import TableEncoder
 from gcig.methods import parameters as rules
 from gcig.methods.parameters import Parametrised, Rule, one_of, optional, parameter
@@ -18,16 +17,56 @@ from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
 from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 
-_ROWS_AT_ONCE = 65_536
-CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
 
-class MixtureOfLogits(nn.Module):
-    """The mean of the logits of several networks, (n, p) -> (n,), with positive weights that sum to one.
+class Affine(nn.Module):
+    """A network whose outputs are scaled and shifted."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, network: nn.Module, scale: float, shift: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float32))
+        self.register_buffer("shift", shift.detach().float().clone())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the network's outputs, times the scale, plus the shift."""
+        outputs: Tensor = self.network(inputs)
+        shift = self.shift if outputs.dim() > 1 else self.shift[0]
+        return outputs * self.scale + shift
+
+
+def with_affine(network: nn.Module, scale: float, shift: Tensor) -> nn.Module:
+    """Return a network whose outputs are scaled and shifted (K,); the output layer of an `MLP` absorbs both.
+
+    >>> network = MLP(2, ())
+    >>> rows = torch.ones(3, 2)
+    >>> before = network(rows)
+    >>> torch.allclose(with_affine(network, 2.0, torch.ones(1))(rows), 2 * before + 1)
+    True
+    """
+    if scale == 1 and not shift.any():
+        return network
+    with torch.no_grad():
+        if isinstance(network, MLP):
+            network.last.weight.mul_(scale)
+            network.last.bias.mul_(scale).add_(shift.to(network.last.bias))
+            return network
+        if isinstance(network, Affine):
+            network.shift.mul_(scale).add_(shift.to(network.shift))
+            network.scale.mul_(scale)
+            return network
+    return Affine(network, scale, shift)
+
+
+class MixtureOfOutputs(nn.Module):
+    """The mean of the outputs of several networks, with positive weights that sum to one.
 
     >>> one, two = nn.Linear(2, 1), nn.Linear(2, 1)
     >>> rows = torch.ones(3, 2)
-    >>> mixture = MixtureOfLogits([one, two], [1.0, 3.0])
+    >>> mixture = MixtureOfOutputs([one, two], [1.0, 3.0])
     >>> torch.allclose(mixture(rows), (0.25 * one(rows) + 0.75 * two(rows))[:, 0])
     True
     """
@@ -49,19 +88,12 @@ class MixtureOfLogits(nn.Module):
         self.weights = (shares / shares.sum()).float()
 
     def each(self, inputs: Tensor) -> Tensor:
-        """Return the logits of every network, shape (n, networks)."""
-        return torch.stack([logits(network, inputs) for network in self.networks], dim=1)
+        """Return the outputs of every network, (n, networks), or (n, K, networks)."""
+        return torch.stack([network(inputs) for network in self.networks], dim=-1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the weighted mean of the networks' logits."""
+        """Return the weighted mean of the networks' outputs."""
         return self.each(inputs) @ self.weights
-
-
-@torch.no_grad()
-def all_logits(network: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the logits of any number of rows, in evaluation mode."""
-    with evaluating(network):
-        return torch.cat([logits(network, rows) for rows in inputs.split(_ROWS_AT_ONCE)])
 
 
 def raise_if_diverged(scores: Tensor) -> None:
@@ -74,8 +106,8 @@ def raise_if_diverged(scores: Tensor) -> None:
         )
 
 
-def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
-    """Copy a network to the CPU; raise an error unless it maps (n, n_inputs) to one logit per row.
+def copy_checked(module: nn.Module, n_inputs: int, n_outputs: int = 1) -> nn.Module:
+    """Copy a network to the CPU; raise an error unless it maps (n, n_inputs) to (n,) or (n, n_outputs).
 
     >>> copy_checked(nn.Linear(3, 1), 2)
     Traceback (most recent call last):
@@ -95,29 +127,30 @@ def copy_checked(module: nn.Module, n_inputs: int) -> nn.Module:
         argument="module",
         columns="It gets the columns that encode(X) returns.",
         score="For two outputs a and b the logit is b - a: add that as a last layer.",
+        n_outputs=n_outputs,
     )
-    if _ends_in_sigmoid(network):
+    if _ends_in(network, nn.Sigmoid, nn.Softmax, nn.LogSoftmax):
         raise InputError(
-            "module ends in a Sigmoid and therefore returns probabilities. It must return logits: remove the "
-            "last layer."
+            "module ends in a Sigmoid or Softmax and therefore returns probabilities. It must return logits: "
+            "remove the last layer."
         )
     return network
 
 
-def _ends_in_sigmoid(network: nn.Module) -> bool:
-    """Return whether the last layer of a chain is a sigmoid; for other networks this is not known."""
+def _ends_in(network: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Return whether the last layer of a chain is of these kinds; for other networks this is not known."""
     last = network
     while isinstance(last, nn.Sequential) and len(last):
         parts = [part for part in last if not isinstance(part, nn.Flatten | nn.Identity)]
         last = parts[-1] if parts else nn.Identity()
-    return isinstance(last, nn.Sigmoid)
+    return isinstance(last, kinds)
 
 
 def copy_to_continue(model: Any, classes: tuple[Any, ...]) -> nn.Module | None:
     """Copy the network of a fitted model for `warm_start`; None if the model is not fitted."""
     if not hasattr(model, "module_"):
         return None
-    present = tuple(model.classes_.tolist())
+    present = tuple(model.classes_.tolist()) if classes else ()
     if classes != present:
         raise InputError(
             f"warm_start: y has the classes {classes}, but the network was trained for {present}. Set "
@@ -136,13 +169,15 @@ def _describes(model: Any, network: nn.Module) -> bool:
     """Return whether the parameters describe a network; a loaded one may have no description."""
     if model.module is None and not isinstance(network, MLP):
         return True
-    described = model.make_network(model.baselines_.shape[-1], seeded_generator(0))
+    described = model.make_network(model.baselines_.shape[-1], model.task_.n_outputs, seeded_generator(0))
     return [each.shape for each in described.parameters()] == [each.shape for each in network.parameters()]
 
 
 def architecture_of(module: nn.Module) -> dict[str, Any] | None:
     """Return the architecture of a network of this package; None for any other, whose code is not stored."""
-    if type(module) is MixtureOfLogits:
+    if type(module) is Affine:
+        return {"affine": architecture_of(module.network)}
+    if type(module) is MixtureOfOutputs:
         return {"mixture": [architecture_of(network) for network in module.networks]}
     # A subclass may compute something else with the same layers.
     return module.architecture() if type(module) is MLP else None
@@ -152,6 +187,8 @@ def needs_module(architecture: Mapping[str, Any] | None) -> bool:
     """Return whether a stored network can only be restored with the user's module."""
     if architecture is None:
         return True
+    if "affine" in architecture:
+        return needs_module(architecture["affine"])
     return any(map(needs_module, architecture.get("mixture", ())))
 
 
@@ -161,6 +198,10 @@ def restore_network(
     """Build the network of a stored model anew, or copy the user's module, with the stored weights."""
     if architecture is not None and "mixture" in architecture:
         return _restore_mixture(architecture["mixture"], state, module)
+    if architecture is not None and "affine" in architecture:
+        inner = {name.removeprefix("network."): each for name, each in state.items() if name.startswith("network.")}
+        network = restore_network(architecture["affine"], inner, module)
+        return Affine(network, float(state["scale"]), state["shift"]).eval()
     if architecture is not None:
         return mlp_from_architecture(architecture, state).eval()
     if module is None:
@@ -184,7 +225,7 @@ def _restore_mixture(
         prefix = f"networks.{index}."
         own = {name.removeprefix(prefix): each for name, each in state.items() if name.startswith(prefix)}
         networks.append(restore_network(part, own, module))
-    mixture = MixtureOfLogits(networks, [1.0] * len(networks))
+    mixture = MixtureOfOutputs(networks, [1.0] * len(networks))
     mixture.load_state_dict(dict(state))
     return mixture.eval()
 
@@ -203,8 +244,8 @@ class NetworkParameters(Parametrised):
     module: nn.Module | None = parameter(
         default=None,
         rule=rules.MODULE,
-        doc="""A network of your own, (n, p) -> (n,) logits, trained from its present weights. It is copied;
-        None builds a multi-layer perceptron.""",
+        doc="""A network of your own, (n, p) -> (n,) logits or predictions, or (n, K) for K classes, trained
+        from its present weights. It is copied; None builds a multi-layer perceptron.""",
     )
     preprocessing: str | TableEncoder = parameter(
         default="table",
@@ -247,16 +288,6 @@ class NetworkParameters(Parametrised):
     validation_fraction: float = parameter(
         default=0.15, rule=rules.INSIDE, doc="Share of the training data that is held out."
     )
-    threshold: float | str = parameter(
-        default=0.5,
-        rule=optional(rules.INSIDE, "f1"),
-        doc="""The probability from which a row is predicted positive; ``"f1"`` chooses it for F1 on the
-        held-out set (or on the training data if nothing is held out). A number set later by `set_params`
-        applies to the fitted model at once.""",
-    )
-    class_weight: Any = parameter(
-        default=None, rule=rules.CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
-    )
     warm_start: bool = parameter(
         default=False, rule=rules.BOOLEAN, doc="Whether another `fit` continues from the present network."
     )
@@ -284,8 +315,24 @@ class NetworkParameters(Parametrised):
             return resolve_learning_rate(self.learning_rate, batch_size)
         return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
 
-    def make_network(self, n_inputs: int, generator: torch.Generator) -> nn.Module:
+    def make_network(self, n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Module:
         """Return an untrained network, or a copy of `module`."""
-        if self.module is None:
-            return make_mlp(n_inputs, self.hidden_sizes, self.activation, generator=generator)
-        return copy_checked(self.module, n_inputs)
+        if self.module is not None:
+            return copy_checked(self.module, n_inputs, n_outputs)
+        sizes, activation = self.hidden_sizes, self.activation
+        return make_mlp(n_inputs, sizes, activation, n_outputs=n_outputs, generator=generator)
+
+
+class ClassifierParameters(NetworkParameters):
+    """The parameters of a network that classifies."""
+
+    threshold: float | str = parameter(
+        default=0.5,
+        rule=optional(rules.INSIDE, "f1"),
+        doc="""The probability from which a row is predicted positive, for two classes; ``"f1"`` chooses it for F1 on the
+        held-out set (or on the training data if nothing is held out). A number set later by `set_params`
+        applies to the fitted model at once.""",
+    )
+    class_weight: Any = parameter(
+        default=None, rule=rules.CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
+    )

@@ -15,18 +15,23 @@ from gcig._validation import (
     Groups,
     InputError,
     Labels,
-    check_cells,
     check_features,
     check_groups,
     check_labels,
     check_lengths,
+    check_numbers,
     check_sample_weight,
+    count_cells,
     warn_if_sensitive_in,
     warn_input,
 )
-from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
 from gcig.core.columns import AttributeColumns
+from gcig.core.task import Task
 from gcig.data.splitting import hold_out
+from gcig.training.batches import Rows
+
+MOST_CLASSES = 50  # more are probably a number or an identifier
+_STRATA = 5  # quantile bins of a number, by which rows are held out
 
 
 @dataclass(frozen=True)
@@ -45,50 +50,50 @@ class TrainingData:
 
     Attributes
     ----------
-    all : GroupedBatch
+    all : Rows
         Every row.
-    training : GroupedBatch
+    training : Rows
         The rows that gradients are computed on.
-    validation : GroupedBatch or None
-        The held-out set, for early stopping; None if nothing is held out.
-    weights : Tensor or None
-        Weights of the training rows, with mean one.
+    validation : Rows or None
+        The held-out set; None if nothing is held out.
     n_groups : int
     table : DataFrame
         The training rows as the user gave them.
-    stream : RowStream, optional
-        All training rows, if they do not fit into memory; `training` is then a sample of them.
-    blocks : Tensor of shape (columns,), optional
-        The original column, or dummy block, of each encoded column, if it is known.
-    protected : tuple of AttributeColumns, optional
-        The protected attributes among the encoded columns, if they are known.
-
-    Examples
-    --------
-    >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
-    >>> data = TrainingData(rows, rows, None, weights=None, n_groups=2, table=pd.DataFrame())
-    >>> len(data.rows)
-    2
+    task : Task
+        The kind of label, with frequencies or bins of all rows.
+    origin : Tensor of shape (encoded columns,)
+        The column of the table that each encoded column came from.
+    blocks : Tensor of shape (encoded columns,)
+        The same, with dummy columns of one category joined.
+    protected : tuple of AttributeColumns
+        The protected attributes among the encoded columns.
     """
 
-    all: GroupedBatch
-    training: GroupedBatch
-    validation: GroupedBatch | None
-    weights: Tensor | None
+    all: Rows
+    training: Rows
+    validation: Rows | None
     n_groups: int
     table: pd.DataFrame
-    stream: RowStream | None = None
-    blocks: Tensor | None = None
-    protected: tuple[AttributeColumns, ...] | None = None
+    task: Task
+    origin: Tensor
+    blocks: Tensor
+    protected: tuple[AttributeColumns, ...] = ()
 
     @property
-    def rows(self) -> TrainingRows:
-        """The training rows with their labels as targets."""
-        return TrainingRows(self.training, self.training.labels, self.weights, self.stream)
+    def held_out(self) -> Rows:
+        """The rows that a model is measured on: those held out, or the training rows if there are none."""
+        return self.training if self.validation is None else self.validation
 
 
 def check_table(
-    X: Any, y: Any, sensitive_features: Any, sample_weight: Any, class_weight: Any
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    *,
+    class_weight: Any = None,
+    numbers: bool = False,
+    most_classes: int = MOST_CLASSES,
 ) -> CheckedTable:
     """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
     if sensitive_features is None:
@@ -98,7 +103,10 @@ def check_table(
         )
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
-    labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning)
+    if numbers:
+        labels = check_numbers(y, n_rows=len(frame))
+    else:
+        labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=most_classes)
     groups = check_groups(sensitive_features, n_rows=len(frame))
     weights = check_sample_weight(sample_weight, len(frame), labels=labels)
     if weights is not None and not weights.all():
@@ -106,57 +114,91 @@ def check_table(
         frame, weights = frame.iloc[counted], weights[counted]
         labels = replace(labels, codes=labels.codes[counted])
         groups = replace(groups, codes=groups.codes[counted])
-    check_cells(labels, groups)
+    if labels.classes:
+        warn_of_cells(labels, groups)
     warn_if_sensitive_in(frame, groups)
-    counts = np.bincount(labels.codes, weights=weights, minlength=2)
-    factors = class_factors(class_weight, labels.classes, counts)
-    if factors is not None:
+    if labels.classes and class_weight is not None:
+        counts = np.bincount(labels.codes, weights=weights, minlength=len(labels.classes))
+        factors = class_factors(class_weight, labels.classes, counts)
         weights = factors[labels.codes] * (1.0 if weights is None else weights)
     return CheckedTable(frame, labels, groups, weights)
 
 
-def class_factors(class_weight: Any, classes: tuple[Any, Any], counts: NDArray[Any]) -> Floats | None:
-    """Return the weight of a row of each class, given the number of rows; None without class weights."""
-    if class_weight is None:
-        return None
-    if class_weight == "balanced":
-        return np.asarray(counts.sum() / (2 * counts), dtype=np.float64)
+def warn_of_cells(labels: Labels, groups: Groups) -> None:
+    """Warn of labels that a group has no rows of, and of cells of one row; fail if nothing can be compared."""
+    counts = count_cells(labels, groups)
+
+    def named(cells: NDArray[np.bool_]) -> str:
+        pairs = [(labels.classes[label], groups.names[group]) for label, group in np.argwhere(cells)]
+        shown = ", ".join(f"(label {label!r}, group {group!r})" for label, group in pairs[:10])
+        return shown + (f" and {len(pairs) - 10} more" if len(pairs) > 10 else "")
+
+    if ((counts > 0).sum(axis=1) < 2).all():
+        raise InputError(
+            "No label occurs in two groups, so nobody can be compared with another group's people of the same "
+            f"label: there are no rows in {named(counts == 0)}. Merge small groups, or add data."
+        )
+    if (counts == 0).any():
+        warn_input(
+            f"No rows in {named(counts == 0)}: people with this label are not compared with this group. Merge "
+            "small groups, drop them, or add data."
+        )
+    if (counts == 1).any():
+        warn_input(
+            f"One row only in {named(counts == 1)}: the mean of such a cell is one person's record. It is not "
+            "saved with the model. Merge small groups or drop them."
+        )
+
+
+def class_factors(class_weight: Any, classes: tuple[Any, ...], counts: NDArray[Any]) -> Floats:
+    """Return the weight of a row of each class, given the number of rows."""
+    if isinstance(class_weight, str):  # "balanced"
+        return np.asarray(counts.sum() / (len(counts) * counts), dtype=np.float64)
     if unknown := set(class_weight) - set(classes):
         raise InputError(
             f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
-            f"y has {classes[0]!r} and {classes[1]!r}."
+            f"y has {', '.join(map(repr, classes))}."
         )
     return np.array([float(class_weight.get(name, 1.0)) for name in classes])
 
 
-def training_data(
-    table: CheckedTable, encoded: Encoded, device: torch.device, validation_fraction: float | None, seed: int
-) -> TrainingData:
-    """Move encoded rows to a device and hold out a part of them, stratified by label and group."""
-    cells = table.labels.codes, table.groups.codes
-    rows = GroupedBatch(*(torch.from_numpy(each).to(device) for each in (encoded, *cells)))
-    kept, held_out = np.arange(len(rows)), np.arange(0)
-    if validation_fraction is not None:
-        kept, held_out = hold_out(*cells, fraction=validation_fraction, random_state=seed, strict=False)
-        if len(np.unique(table.labels.codes[held_out])) < 2:
-            warn_input(
-                f"{len(rows)} rows are too few to hold out rows of both labels "
-                f"(validation_fraction={validation_fraction}): the network is trained on all rows to the "
-                "last epoch, and is not validated. Provide more rows or a larger validation_fraction."
-            )
-            kept, held_out = np.arange(len(rows)), np.arange(0)
-    weights = None
+def split_rows(
+    table: CheckedTable,
+    encoded: Encoded,
+    labels: Tensor,
+    device: torch.device,
+    validation_fraction: float | None,
+    seed: int,
+) -> tuple[Rows, Rows, Rows | None, NDArray[np.int64]]:
+    """Move encoded rows to a device and hold out a part of them, stratified by label and group.
+
+    Return all rows, training rows, held-out rows or None, and the positions of the training rows.
+    """
+    mass = None
     if table.weights is not None:
-        share = table.weights[kept] / table.weights[kept].mean()
-        weights = torch.from_numpy(share.astype(np.float32)).to(device)
-    return TrainingData(
-        all=rows,
-        training=rows[torch.from_numpy(kept).to(device)] if len(held_out) else rows,
-        validation=rows[torch.from_numpy(held_out).to(device)] if len(held_out) else None,
-        weights=weights,
-        n_groups=len(table.groups.names),
-        table=table.frame.iloc[kept],
+        mass = torch.from_numpy((table.weights / table.weights.mean()).astype(np.float32)).to(device)
+    groups = torch.from_numpy(table.groups.codes).to(device)
+    rows = Rows(torch.from_numpy(encoded).to(device), labels.to(device), groups, mass)
+    everything = np.arange(len(rows))
+    if validation_fraction is None:
+        return rows, rows, None, everything
+    strata = table.labels.codes
+    if not table.labels.classes:
+        edges = np.quantile(strata, np.linspace(0, 1, _STRATA + 1)[1:-1])
+        strata = np.searchsorted(edges, strata)
+    kept, held_out = hold_out(
+        strata, table.groups.codes, fraction=validation_fraction, random_state=seed, strict=False
     )
+    enough = len(held_out) and (not table.labels.classes or len(np.unique(strata[held_out])) > 1)
+    if not enough:
+        warn_input(
+            f"{len(rows)} rows are too few to hold out rows of every label "
+            f"(validation_fraction={validation_fraction}): the network is trained on all rows to the last "
+            "epoch, and is not validated. Provide more rows or a larger validation_fraction."
+        )
+        return rows, rows, None, everything
+    parts = [rows[torch.from_numpy(part).to(device)] for part in (kept, held_out)]
+    return rows, parts[0], parts[1], kept
 
 
 def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, reason: str) -> Groups:

@@ -1,4 +1,4 @@
-"""The multi-layer perceptron with one logit that every method trains by default."""
+"""The multi-layer perceptron that every method trains by default."""
 
 import difflib
 import math
@@ -23,10 +23,10 @@ ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
 
 
 class MLP(nn.Sequential):
-    """Linear maps with an activation between them: (n, inputs) -> (n,) logits.
+    """Linear maps with an activation between them: (n, inputs) -> (n,), or (n, outputs) for several outputs.
 
-    The modules are ``Linear, activation, ..., Linear, Flatten`` in order, with a `~torch.nn.Dropout` after
-    each activation if ``dropout`` is not 0: the layout that the engine recognises. `make_mlp` describes the
+    The modules are ``Linear, activation, ..., Linear`` in order, with a `~torch.nn.Dropout` after each
+    activation if ``dropout`` is not 0, and a ``Flatten`` after a single output. `make_mlp` describes the
     parameters and initialises the weights; this constructor leaves weights on ``device="meta"`` unset.
     """
 
@@ -36,28 +36,36 @@ class MLP(nn.Sequential):
         hidden_sizes: Iterable[int] = (64, 32),
         activation: str = "silu",
         *,
+        n_outputs: int = 1,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
+        n_outputs = _as_size(n_outputs, "n_outputs")
         n_inputs, hidden_sizes = _as_size(n_inputs, "n_inputs"), _as_sizes(hidden_sizes)
         activation, dropout = _as_activation(activation), _as_dropout(dropout)
         steps: list[nn.Module] = []
-        for index, (n_in, n_out) in enumerate(pairwise((n_inputs, *hidden_sizes, 1))):
+        for index, (n_in, n_out) in enumerate(pairwise((n_inputs, *hidden_sizes, n_outputs))):
             if index:
                 steps.append(ACTIVATIONS[activation]())
                 if dropout:
                     steps.append(nn.Dropout(dropout))
             steps.append(_make_linear(n_in, n_out, generator, device))
-        super().__init__(*steps, nn.Flatten(0))
-        self.n_inputs, self.hidden_sizes = n_inputs, hidden_sizes
+        super().__init__(*steps, *([nn.Flatten(0)] if n_outputs == 1 else []))
+        self.n_inputs, self.hidden_sizes, self.n_outputs = n_inputs, hidden_sizes, n_outputs
         self.activation, self.dropout = activation, dropout
+
+    @property
+    def last(self) -> nn.Linear:
+        """The output layer."""
+        return next(part for part in reversed(self) if isinstance(part, nn.Linear))
 
     def architecture(self) -> dict[str, Any]:
         """Return the arguments of `mlp_from_architecture`, in types of JSON."""
         return {
             "n_inputs": self.n_inputs,
             "hidden_sizes": list(self.hidden_sizes),
+            "n_outputs": self.n_outputs,
             "activation": self.activation,
             "dropout": self.dropout,
         }
@@ -68,10 +76,11 @@ def make_mlp(
     hidden_sizes: Iterable[int] = (64, 32),
     activation: str = "silu",
     *,
+    n_outputs: int = 1,
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> MLP:
-    r"""Return a multi-layer perceptron with one logit, with weights drawn from ``generator``.
+    r"""Return a multi-layer perceptron with weights drawn from ``generator``.
 
     Weights and biases are uniform on :math:`\pm 1/\sqrt{\text{fan in}}`, the default of
     `torch.nn.Linear`: the same seed gives the weights of a chain of these.
@@ -84,6 +93,8 @@ def make_mlp(
         Widths of the hidden layers; ``()`` gives a linear model.
     activation : str
         A key of `ACTIVATIONS`.
+    n_outputs : int
+        Number of outputs; a single one has no dimension of its own.
     dropout : float
         Probability, in [0, 1), of zeroing a hidden unit in training. Like every `torch.nn.Dropout`, it draws
         from torch's global generator.
@@ -104,7 +115,9 @@ def make_mlp(
     >>> mlp(torch.zeros(5, 3)).shape
     torch.Size([5])
     """
-    return MLP(n_inputs, hidden_sizes, activation, dropout=dropout, generator=generator)
+    return MLP(
+        n_inputs, hidden_sizes, activation, n_outputs=n_outputs, dropout=dropout, generator=generator
+    )
 
 
 def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, Tensor]) -> MLP:
@@ -113,7 +126,7 @@ def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, T
     Memory is allocated for the given weights, not for the sizes and layers in the description, and no random
     number is drawn.
     """
-    expected = {"n_inputs", "hidden_sizes", "activation", "dropout"}
+    expected = {"n_inputs", "hidden_sizes", "n_outputs", "activation", "dropout"}
     if architecture.keys() != expected:
         raise ValueError(f"architecture must have the keys {sorted(expected)}; got {sorted(architecture)}")
     sizes = architecture["hidden_sizes"]

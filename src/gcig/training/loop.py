@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
@@ -19,8 +19,6 @@ from gcig.training.runtime import generator_on
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
-Blocks = Callable[[], Iterator[int]]
-
 
 _SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
 
@@ -49,6 +47,7 @@ class Loop:
     batch_size: int
     patience: int | None = None  # epochs without a better criterion before training stops; None: to the end
     schedule: str = "cosine"  # lowers the learning rate to a hundredth over all epochs; or "constant"
+    steps_per_epoch: int | None = None  # mini-batches per epoch; None: each epoch passes over all rows once
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,7 @@ class DivergenceError(RuntimeError):
     def __init__(self, message: str, outcome: Outcome | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome or Outcome((), 0)
+        self.network: nn.Module | None = None  # the network with the restored parameters
 
     @property
     def epoch(self) -> int:
@@ -110,12 +110,13 @@ class DivergenceError(RuntimeError):
 def batches(
     n_rows: int, batch_size: int, generator: torch.Generator, device: torch.device
 ) -> Iterator[Tensor]:
-    """Yield the row numbers of the mini-batches of one epoch, in a new random order.
+    """Yield the row numbers of mini-batches of nearly equal sizes, pass after pass, without end.
 
-    Batches have nearly equal sizes: a small remainder would count as much as a full batch.
+    Each pass has a new random order. A small remainder would count as much as a full batch.
     """
-    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
-    yield from order.tensor_split(math.ceil(n_rows / batch_size))
+    while True:
+        order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
+        yield from order.tensor_split(math.ceil(n_rows / batch_size))
 
 
 def train(
@@ -127,7 +128,6 @@ def train(
     loop: Loop,
     generator: torch.Generator,
     device: torch.device,
-    blocks: Blocks | None = None,
     validate: Validate | None = None,
     start: float | None = None,
     progress: bool = False,
@@ -142,8 +142,6 @@ def train(
     optimizer : its learning rates follow the schedule of `loop`.
     generator : shuffles the `n_rows` rows.
     device : the device of the row numbers.
-    blocks : loads the blocks of rows of an epoch, one after another, and yields their numbers of rows; by
-        default an epoch is one block of `n_rows`.
     validate : maps the number of an epoch to its `Validation`; without it the last epoch is kept.
     start : the criterion before the first epoch, if training may return to that state, as epoch 0.
     progress : whether to report progress on standard error, under the name `stage`.
@@ -159,12 +157,12 @@ def train(
     good = deepcopy(state.state_dict())
     best, best_epoch, best_criterion, waited = good, 0, math.inf if start is None else start, 0
     task = f"Training ({stage})" if stage else "Training"
+    steps = loop.steps_per_epoch or math.ceil(n_rows / loop.batch_size)
+    rows = batches(n_rows, loop.batch_size, generator, device)
     with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
-            counts = iter((n_rows,)) if blocks is None else blocks()
-            rows = chain.from_iterable(batches(n, loop.batch_size, generator, device) for n in counts)
-            terms = mean_terms(step, rows)
+            terms = mean_terms(step, islice(rows, steps))
             if not (all(map(math.isfinite, terms.values())) and _is_finite(state)):
                 state.load_state_dict(good)
                 raise DivergenceError(
@@ -191,9 +189,6 @@ def train(
 
 def mean_terms(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
     """Return the mean of each term over the mini-batches that have it; synchronises the device once."""
-    if run_epoch := getattr(step, "run_epoch", None):  # the step of one of many networks
-        terms: dict[str, float] = run_epoch(rows_of_batches)
-        return terms
     values: dict[str, list[Tensor]] = {}
     for rows in rows_of_batches:
         for name, value in step(rows).items():

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from gcig._validation import InputError
+
+
+CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -74,6 +78,38 @@ def seeded_generator(seed: int | None) -> torch.Generator:
     else:
         generator.manual_seed(seed)
     return generator
+
+
+@contextmanager
+def flattened(module: nn.Module) -> Iterator[nn.Parameter]:
+    """Join the trainable parameters of a module in one tensor, of which they are views meanwhile.
+
+    A step of the optimizer is then a few operations instead of a few per parameter. Modules whose parameters
+    differ in type or device cannot be joined.
+    """
+    own = [each for each in module.parameters() if each.requires_grad]
+    flat = nn.Parameter(torch.cat([each.detach().flatten() for each in own]))
+    flat.grad = torch.zeros_like(flat)
+    starts = accumulate((each.numel() for each in own), initial=0)
+    for each, start in zip(own, starts, strict=False):
+        part = slice(start, start + each.numel())
+        each.data, each.grad = flat.data[part].view_as(each), flat.grad[part].view_as(each)
+    try:
+        yield flat
+    finally:
+        for each in own:
+            each.data, each.grad = each.data.clone(), None
+
+
+def descend(flat: nn.Parameter, optimizer: torch.optim.Optimizer, loss: Tensor, clip: float | None) -> None:
+    """Take a step down the gradient of the loss, whose norm is clipped; nothing waits for a GPU."""
+    assert flat.grad is not None
+    flat.grad.zero_()
+    loss.backward()
+    if clip is not None:
+        norm = torch.linalg.vector_norm(flat.grad)
+        flat.grad.mul_((clip / (norm + 1e-6)).clamp_max(1.0))
+    optimizer.step()
 
 
 def generator_on(device: torch.device, generator: torch.Generator) -> torch.Generator:

@@ -1,1 +1,1 @@
-"""FairX: the estimator, its training, and warnings about unreliable results."""
+"""FairX: networks whose reasons do not depend on the group."""

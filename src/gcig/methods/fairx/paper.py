@@ -7,77 +7,136 @@ there is no teacher, weight decay, gradient clipping, learning-rate schedule or 
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcig.core.batch import TrainingRows
+from gcig._arrays import Encoded
+from gcig.core.outcome import OUTCOME_LOSSES
+from gcig.core.penalties import GCIGPenalty
 from gcig.core.references import GroupBaselines
-from gcig.engine.cuda_graph import can_be_recorded, make_step
-from gcig.losses.gcig import GCIGPenalty
-from gcig.losses.objective import Objective
-from gcig.losses.outcome import OUTCOME_LOSSES
-from gcig.losses.terms import MiniBatch, OutcomeTerm, PredictionTerm, ReasonTerm, Term
-from gcig.methods.fairx.settings import FairTraining
-from gcig.methods.fairx.training import Customise, TrainedNetwork
-from gcig.training.loop import train
+from gcig.core.task import KEEP_OUTCOMES, as_outputs
+from gcig.methods.base import NetworkClassifier
+from gcig.methods.fairx.warnings import has_collapsed, warn_of_collapse
+from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
+from gcig.methods.training_data import TrainingData
+from gcig.metrics.utility import utility
+from gcig.models.mlp import ACTIVATIONS
+from gcig.training.batches import all_outputs
+from gcig.training.loop import DivergenceError, Outcome, train
 from gcig.training.runtime import one_thread
 
 
-def train_as_published(
-    network: nn.Module,
-    data: TrainingRows,
-    settings: FairTraining,
-    *,
-    generator: torch.Generator,
-    n_groups: int,
-    customise: Customise,
-) -> TrainedNetwork:
-    """Train a network in place with Algorithm 1, for all epochs."""
-    rows, device = data.rows, data.rows.inputs.device
-    baselines = GroupBaselines.from_data(
-        rows.inputs, rows.labels, rows.groups, n_groups=n_groups, rate=settings.ema_rate
+class FairXPaperClassifier(
+    NetworkClassifier, without=("early_stopping", "patience", "validation_fraction", "weight_decay")
+):
+    """FairX as published, for two classes: Algorithm 1 with constant weights, trained on labels.
+
+    The paper specifies neither the activation nor the number of epochs. Nothing is held out, so training does
+    not stop early, and more epochs would overfit small tables. Its GCIG can fall because explanations grow
+    and cancel: look at ``reason_gap`` and ``reason_size`` beside it.
+
+    Attributes
+    ----------
+    ema_baselines_ : array of shape (2, groups, p)
+        The moving averages of the baselines at the end of training.
+    collapsed_ : bool
+        Whether the model ranks hardly better than chance on the training rows.
+
+    Examples
+    --------
+    >>> import gcig
+    >>> data = gcig.load_dataset("german")
+    >>> model = FairXPaperClassifier(lambda_ig=0.2, max_epochs=3, random_state=0)
+    >>> model.fit(data.X, data.y, sensitive_features=data.sensitive_features).ema_baselines_.shape[:2]
+    (2, 2)
+    """
+
+    method_key: ClassVar[str] = "fairx-paper"
+    tasks: ClassVar[tuple[str, ...]] = ("binary",)
+    predicts_by_network: ClassVar[bool] = True
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("ema_baselines_", "collapsed_")
+    ema_baselines_: Encoded
+    collapsed_: bool
+    holds_out: ClassVar[bool] = False  # type: ignore[assignment]
+
+    lambda_ig: float = parameter(default=0.2, rule=NON_NEGATIVE, doc="Weight of the GCIG term.")
+    lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
+    outcome: str = parameter(
+        default="equalized_odds", rule=one_of(*KEEP_OUTCOMES), doc="The gap of decision rates that is lowered."
     )
-    terms: dict[str, Term] = {"prediction": PredictionTerm()}
-    if settings.constrains:
-        terms["outcome"] = OutcomeTerm(OUTCOME_LOSSES[settings.outcome](n_groups))
-    if settings.explains:
-        penalty = GCIGPenalty(baselines, norm=settings.norm, rule=settings.rule, n_steps=settings.n_steps)
-        terms["gcig"] = ReasonTerm(penalty)
-    objective = customise(Objective(terms))
-    weights = {"gcig": settings.lambda_ig, "outcome": settings.lambda_fair}
-    recorded = can_be_recorded(network) and objective.can_be_recorded
-    optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, capturable=recorded)
-    vector = rows.inputs.new_tensor(list(objective.active_weights(weights).values()))
+    norm: str = parameter(
+        default="l1", rule=one_of("l1", "l2"), doc="The norm by which attributions are divided."
+    )
+    n_steps: int = parameter(
+        default=16, rule=POSITIVE_INTEGER, doc="Steps of the right Riemann sum, the paper's T."
+    )
+    ema_rate: float = parameter(
+        default=0.05, rule=FRACTION, doc="The paper's gamma: the rate of the moving-average baselines."
+    )
+    activation: str = parameter(
+        default="relu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
+    )
+    max_epochs: int = parameter(default=20, rule=POSITIVE_INTEGER, doc="Number of epochs.")
 
-    def step(positions: Tensor) -> dict[str, Tensor]:
-        batch = MiniBatch(
-            network,
-            rows.inputs[positions],
-            rows.labels[positions],
-            rows.groups[positions],
-            data.targets[positions].to(rows.inputs.dtype),
-            None if data.weights is None else data.weights[positions],
-            n_explained=len(positions),
+    def train_network(
+        self, network: nn.Module, data: TrainingData, generator: torch.Generator
+    ) -> tuple[nn.Module, Outcome]:
+        """Train with Algorithm 1, for all epochs."""
+        rows, device = data.training, data.training.inputs.device
+        baselines = GroupBaselines.from_data(
+            rows.inputs, rows.labels, rows.groups, task=data.task, n_groups=data.n_groups, rate=self.ema_rate
         )
-        baselines.update(batch.inputs, batch.labels, batch.groups)
-        found = objective(batch, weights, vector)
-        optimizer.zero_grad()
-        found["total"].backward()
-        optimizer.step()
-        return {name: value.detach() for name, value in found.items()}
+        penalty = GCIGPenalty(baselines, norm=self.norm, rule="right", n_steps=self.n_steps, rows="all")
+        fairness = OUTCOME_LOSSES[self.outcome](data.n_groups, task=data.task)
+        loop = replace(self.resolve_loop(len(rows)), schedule="constant", patience=None)
+        rate = self.resolve_learning_rate(loop.batch_size)
+        optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
 
-    network.train()
-    with one_thread(device):
-        outcome = train(
-            make_step(step, lambda: None, recorded=recorded),
-            network,
-            optimizer,
-            n_rows=len(data),
-            loop=replace(settings.loop, schedule="constant", patience=None),
-            generator=generator,
-            device=device,
-            progress=settings.progress,
-        )
-    ema_baselines = baselines.values.clone() if settings.explains else None
-    return TrainedNetwork(outcome, ema_baselines, weights, braked=False)
+        def step(positions: Tensor) -> dict[str, Tensor]:
+            batch = rows[positions]
+            outputs = as_outputs(network(batch.inputs), len(batch))
+            each = data.task.loss(outputs, batch.labels)
+            terms = {"prediction": (each if batch.weights is None else each * batch.weights).mean()}
+            total = terms["prediction"]
+            if self.lambda_ig:
+                terms["gcig"] = penalty(network, batch.inputs, batch.labels, batch.groups, batch.weights)
+                total = total + self.lambda_ig * terms["gcig"]
+            if self.lambda_fair:
+                terms["outcome"] = fairness(outputs, batch.labels, batch.groups, batch.weights)
+                total = total + self.lambda_fair * terms["outcome"]
+            optimizer.zero_grad()
+            total.backward()
+            optimizer.step()
+            return {name: value.detach() for name, value in {**terms, "total": total}.items()}
+
+        network.train()
+        try:
+            with one_thread(device):
+                outcome = train(
+                    step,
+                    network,
+                    optimizer,
+                    n_rows=len(rows),
+                    loop=loop,
+                    generator=generator,
+                    device=device,
+                    progress=bool(self.verbose),
+                )
+        except DivergenceError as error:
+            error.network = network
+            raise
+        self.ema_baselines_ = baselines.values.cpu().numpy()
+        outputs = all_outputs(network, rows.inputs).double().cpu().numpy()
+        measured = utility(data.task, outputs, rows.labels.cpu().numpy())
+        self.collapsed_ = has_collapsed(data.task, measured)
+        if self.collapsed_:
+            warn_of_collapse(data.task, measured, {"auc": float(np.nan)})
+        return network.eval(), outcome
+
+    def check_learned(self) -> None:
+        """Raise a `ValueError` unless the moving averages are finite."""
+        if not np.isfinite(self.ema_baselines_).all():
+            raise ValueError("the moving averages of the baselines are not finite")

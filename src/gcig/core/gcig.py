@@ -1,11 +1,13 @@
-r"""Disparity: how much a row's attributions depend on the group that it is compared with.
+r"""GCIG, the paper's formula: how far a person's normalised explanations lie apart relative to the groups.
 
-With :math:`u_g` the attributions of a row under group g's baseline divided by their norm, the disparity is
+With :math:`u_g` the explanation of a row relative to group g divided by its norm, the disparity of the row is
 the root mean square distance over all pairs of groups,
 
 .. math:: V = \sqrt{\tfrac{2}{G-1} \sum_g \|u_g - \bar u\|^2},
 
-which for two groups is :math:`\|u_0 - u_1\|`. All functions take attributions of shape (groups, n, columns).
+which for two groups is :math:`\|u_0 - u_1\|`; GCIG is its mean over rows. It divides an explanation by its own
+size, so larger explanations that cancel lower it: see `gcig.core.gap` for the figure to conclude from. All
+functions take attributions of shape (groups, n, columns).
 """
 
 import torch
@@ -15,7 +17,6 @@ from gcig.core.definition import EPS
 from gcig.core.numerics import root_mean_square_distance, vector_norm
 
 UNDEFINED_BELOW = 1e-8
-_LARGEST_PRODUCT = 1 << 20  # entries of a matrix that sums columns; a larger one costs too much
 
 
 def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
@@ -49,22 +50,11 @@ def independent_squares(first: Tensor, second: Tensor, *, norm: str = "l1", eps:
 
     The noise of an estimate adds to every distance, and its square to every squared distance. In the product
     of two independent differences, :math:`\tfrac{2}{G-1} \sum_g (u_g - \bar u)_j (u'_g - \bar u')_j`, it has
-    mean zero instead. The result can be negative; see `signed_root`.
+    mean zero instead. The result can be negative; see `gcig.core.gap.signed_root`.
     """
     units = (normalise(each, norm=norm, eps=eps) for each in (first, second))
     one, other = (unit - unit.mean(-3, keepdim=True) for unit in units)
     return (2 / (first.shape[-3] - 1)) * (one * other).sum(-3)
-
-
-def signed_root(squares: Tensor) -> Tensor:
-    """Return the root of estimated squares; the root of a negative one is negative.
-
-    Noise around zero then cancels in a mean over rows instead of adding to the disparity.
-
-    >>> signed_root(torch.tensor([0.04, -0.04]))
-    tensor([ 0.2000, -0.2000])
-    """
-    return squares.sign() * squares.abs().sqrt()
 
 
 def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:
@@ -77,46 +67,30 @@ def defined_rows(norms: Tensor, scale: float | Tensor | None = None) -> Tensor:
     return (norms > UNDEFINED_BELOW * (norms.median() if scale is None else scale)).all(0)
 
 
-def all_defined(norms: Tensor) -> bool:
-    """Return whether every row is defined; fast if no norm is much smaller than another."""
-    if not norms.numel():
-        return True
-    bounds = norms.aminmax()
-    least, largest = torch.stack(bounds).tolist() if norms.is_cuda else map(float, bounds)  # wait once
-    return bool(least > UNDEFINED_BELOW * largest or defined_rows(norms).all())
+def column_matrix(origin: Tensor, n_columns: int | None = None) -> Tensor:
+    """Return the matrix (encoded columns, columns) that sums encoded columns by their original column.
 
-
-def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
-    """Sum, with their signs, the encoded columns that came from one original column, given by ``origin``.
-
-    >>> sum_blocks(torch.tensor([1.0, 2.0, -5.0]), torch.tensor([0, 1, 1]), 2)
+    >>> torch.tensor([1.0, 2.0, -5.0]) @ column_matrix(torch.tensor([0, 1, 1]))
     tensor([ 1., -3.])
     """
-    origin = origin.to(attributions.device)
-    # On a GPU, additions by index come in any order, so their last bits differ from run to run.
-    matrix = block_matrix(origin, n_columns) if attributions.is_cuda else None
-    if matrix is not None:
-        return attributions @ matrix.to(attributions.dtype)
-    summed = attributions.new_zeros(*attributions.shape[:-1], n_columns)
-    return summed.index_add_(-1, origin, attributions)
-
-
-def block_matrix(origin: Tensor, n_columns: int) -> Tensor | None:
-    """Return the matrix (encoded columns, columns) whose product is `sum_blocks`; None if it is too large."""
-    if len(origin) * n_columns > _LARGEST_PRODUCT:
-        return None
-    return (origin.unsqueeze(1) == torch.arange(n_columns, device=origin.device)).float()
+    count = int(origin.max()) + 1 if n_columns is None else n_columns
+    return (origin.unsqueeze(1) == torch.arange(count, device=origin.device)).float()
 
 
 def column_shares(attributions: Tensor) -> Tensor:
     """Return each column's mean absolute l1-normalised attribution over rows and groups, shape (columns,)."""
-    return normalise(attributions).abs().flatten(0, 1).mean(0)
+    return normalise(attributions).abs().flatten(0, -2).mean(0)
 
 
-def effective_columns(shares: Tensor) -> float:
+def effective_columns(shares: Tensor) -> Tensor:
     """Return the number of columns that a model relies on: exp of the entropy of its column shares.
 
     >>> effective_columns(column_shares(torch.tensor([[[1.0, -1.0, 0.0]], [[2.0, 2.0, 0.0]]])))
-    2.0
+    tensor(2.)
     """
-    return float(torch.special.entr(shares / shares.sum()).sum().exp())
+    return column_entropy(shares).exp()
+
+
+def column_entropy(shares: Tensor) -> Tensor:
+    """Return the entropy of column shares: the logarithm of the effective number of columns."""
+    return torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()

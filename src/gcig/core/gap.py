@@ -1,0 +1,139 @@
+r"""The reason gap: how far people's explanations lie apart relative to the groups, and its two parts.
+
+Let :math:`a_{i,r}` be the explanation of person i relative to reference r: one number per column. Relative to
+group g it is the mean over the group's references, :math:`\bar a_{i,g}`. With :math:`d_{i,g}` its difference
+from the mean over the groups, the squared gap of a person is the mean over all pairs of groups of the squared
+distance of the two,
+
+.. math:: \text{gap}_i^2 = \tfrac{2}{G-1} \sum_g \|d_{i,g}\|^2,
+
+and the reason gap the root of its mean over people, in units of the spread of the score. It is *not* divided
+by the size of an explanation: larger explanations that cancel do not lower it.
+
+The gap splits exactly into two parts. By completeness the columns of d add up to the same number for everyone
+with one label. In an additive model each column's attribution is :math:`f_j(x_j) - f_j(r_j)`, so each column
+of d is the same for everyone with that label. Hence
+
+.. math:: \text{gap}^2 = \text{common}^2 + \text{varying}^2,
+
+with *common* the part of d that is the same for all people of a label (the groups have other values in
+columns that count) and *varying* the rest (a column counts differently for people who are alike): 0 for every
+additive model.
+
+References are a sample, and the square of a mean contains its noise. Without the products of a reference with
+itself the estimate is unbiased: about 0 if the groups were drawn by coin. It may then be negative, and
+`signed_root` keeps the sign.
+"""
+
+import torch
+from torch import Tensor
+
+
+def group_means(attributions: Tensor, weights: Tensor, *, sampled: bool = True) -> tuple[Tensor, Tensor]:
+    """Return each person's mean explanation relative to each group, and its square without noise.
+
+    Parameters
+    ----------
+    attributions : Tensor of shape (references, people, columns)
+    weights : Tensor of shape (..., groups, references)
+        The weight of each reference in each group; leading dimensions are other groupings.
+    sampled : bool
+        Whether references are a sample of their group; otherwise the only reference of a group is the group,
+        and has no noise.
+
+    Returns
+    -------
+    Tensor of shape (..., groups, people, columns), and Tensor of shape (..., groups, people)
+    """
+    people, columns = attributions.shape[1:]
+    mass = weights.sum(-1).clamp_min(1e-30)
+    total = (weights @ attributions.flatten(1)).unflatten(-1, (people, columns))
+    means = total / mass[..., None, None]
+    if not sampled:
+        return means, means.square().sum(-1)
+    own = weights.square()
+    pairs = (mass.square() - own.sum(-1)).clamp_min(1e-30)
+    products = total.square().sum(-1) - own @ attributions.square().sum(-1)
+    return means, products / pairs[..., None]
+
+
+def squared_gap(
+    attributions: Tensor, weights: Tensor, *, sampled: bool = True, defined: Tensor | None = None
+) -> Tensor:
+    """Return the squared gap of each person, (..., people): the mean over pairs of groups.
+
+    ``defined`` (groups, people) says which groups each person is compared with; by default all.
+    """
+    means, squares = group_means(attributions, weights, sampled=sampled)
+    groups = weights.shape[-2]
+    count: Tensor | int = groups
+    if defined is not None:
+        means, squares = means * defined.unsqueeze(-1), squares * defined
+        count = defined.sum(0)
+    # The sum over pairs of |m_g|^2 + |m_h|^2 - 2 m_g m_h, with unbiased squares and independent products.
+    own, of_sum = squares.sum(-2), means.sum(-3).square().sum(-1)
+    products = of_sum - means.square().sum(-1).sum(-2)
+    pairs = count * (count - 1)
+    if isinstance(pairs, Tensor):
+        return 2 * ((count - 1) * own - products) / pairs.clamp_min(1)
+    return 2 * ((count - 1) * own - products) / pairs
+
+
+def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtract from (references, people, columns) the mean over the people of each cell.
+
+    ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
+    """
+    member = (cells.unsqueeze(0) == cells.unique().unsqueeze(1)).to(attributions.dtype) * people
+    share = member / member.sum(1, keepdim=True).clamp_min(1e-30)  # (cells, people)
+    project = (member > 0).to(share.dtype).T @ share  # (people, people): the mean of one's own cell
+    freedom = people.sum() - (member * share).sum()
+    return attributions - torch.matmul(project, attributions), freedom
+
+
+def reason_gap(
+    attributions: Tensor,
+    weights: Tensor,
+    cells: Tensor,
+    *,
+    people: Tensor | None = None,
+    sampled: bool = True,
+    defined: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the squared reason gap and its squared varying part, (...,).
+
+    Parameters
+    ----------
+    attributions, weights, sampled, defined
+        As in `squared_gap`; attributions are divided by the spread of the score already.
+    cells : Tensor of integers, shape (people,)
+        The label of each person (the bin, if it is a number): people of one cell have the same references.
+    people : Tensor of shape (people,), optional
+        Weights; 0 leaves a person out.
+
+    Examples
+    --------
+    Two groups with one reference each: the second column differs for the second person alone.
+
+    >>> a = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]])
+    >>> gap, varying = reason_gap(a, torch.eye(2), torch.zeros(2, dtype=torch.long), sampled=False)
+    >>> gap, varying
+    (tensor(3.), tensor(4.))
+    """
+    if people is None:
+        people = attributions.new_ones(attributions.shape[1])
+    if defined is not None:
+        people = people * (defined.sum(0) > 1)
+    gap = squared_gap(attributions, weights, sampled=sampled, defined=defined) @ people
+    rest, freedom = centre_cells(attributions, cells, people)
+    varying = squared_gap(rest, weights, sampled=sampled, defined=defined) @ people
+    return gap / people.sum().clamp_min(1e-30), varying / freedom.clamp_min(1e-30)
+
+
+def signed_root(squares: Tensor) -> Tensor:
+    """Return the root of estimated squares; the root of a negative one is negative.
+
+    >>> signed_root(torch.tensor([0.04, -0.04]))
+    tensor([ 0.2000, -0.2000])
+    """
+    return squares.sign() * squares.abs().sqrt()

@@ -1,0 +1,91 @@
+r"""Integrated gradients of chains of linear layers by secants, with a right parameter gradient for ReLU.
+
+Quadrature with the gradients of a ReLU network converges in value, but not in its parameter gradient: it
+misses the movement of the kinks. Cut the path from a reference to a row into K segments. Over one segment,
+with :math:`z_l` the pre-activations of layer l, the change of the score is *exactly*
+
+.. math:: \Delta f = w^\top S_L W_L \cdots S_1 W_1 \, \Delta x, \qquad
+          S_l = \operatorname{diag} \frac{\Delta s(z_l)}{\Delta z_l},
+
+so the average of :math:`W_1^\top S_1 \cdots W_L^\top S_L w` over the segments gives attributions that are
+complete at any K; they are integrated gradients as K grows, and at K = 1 with one hidden layer.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from gcig.core.numerics import average_slope, sharpness
+
+_PIECEWISE_LINEAR = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh)
+_SMOOTH = (nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.ELU)
+_WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # in evaluation mode, on rows of columns
+
+
+@dataclass(frozen=True)
+class Chain:
+    """``Linear, activation, ..., Linear`` with elementwise activations."""
+
+    layers: tuple[nn.Linear, ...]
+    activations: tuple[nn.Module, ...]
+
+    @classmethod
+    def recognise(cls, module: nn.Module, *, any_activation: bool = False) -> "Chain | None":
+        """Return the chain that a module is; None for other modules, and for smooth activations.
+
+        Only exact types are recognised: a subclass may compute anything.
+        """
+        parts = _parts(module)
+        if parts is None or len(parts) % 2 == 0 or any(part._forward_hooks for part in parts):
+            return None
+        layers, activations = tuple(parts[::2]), tuple(parts[1::2])
+        kinds = (*_PIECEWISE_LINEAR, *_SMOOTH) if any_activation else _PIECEWISE_LINEAR
+        if not all(type(layer) is nn.Linear for layer in layers):
+            return None
+        if not activations or not all(type(each) in kinds for each in activations):
+            return None
+        return cls(layers, activations)  # type: ignore[arg-type]
+
+
+def _parts(module: nn.Module) -> list[nn.Module] | None:
+    """Return the steps of nested sequences, without those that have no effect; None for other modules."""
+    if type(module) in _WITHOUT_EFFECT:
+        return []
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+        found: list[nn.Module] = []
+        for part in module:
+            steps = _parts(part)
+            if steps is None:
+                return None
+            found += steps
+        return found
+    return [module] if not list(module.children()) else None
+
+
+def secant_slopes(
+    chain: Chain, contrast: Tensor, rows: Tensor, references: Tensor, n_segments: int
+) -> Tensor:
+    """Return the average slopes (references, n, columns) of the score on the paths to rows (n, columns)."""
+    nodes = torch.arange(n_segments + 1, dtype=rows.dtype, device=rows.device) / n_segments
+    values = torch.lerp(references, rows, nodes.view(-1, 1, 1, 1))  # (nodes, references, n, columns)
+    slopes = []
+    for layer, activation in zip(chain.layers, chain.activations, strict=False):
+        before = linear(values, layer.weight, layer.bias)
+        # Where an end does not move, the quotient is blended with the slopes at the ends.
+        values, ends = activation(before), _derivative(activation, before)
+        blend = sharpness(rows.dtype, smooth=isinstance(activation, _SMOOTH))
+        slopes.append(average_slope(before.diff(dim=0), values.diff(dim=0), ends[:-1] + ends[1:], blend))
+    down = contrast.to(rows.dtype) @ chain.layers[-1].weight  # (n, units)
+    for layer, slope in zip(reversed(chain.layers[:-1]), reversed(slopes), strict=True):
+        down = (slope * down) @ layer.weight
+    return down.mean(0)
+
+
+def _derivative(activation: nn.Module, z: Tensor) -> Tensor:
+    """Return the derivative of an elementwise activation, as a constant: it only replaces 0 / 0."""
+    with torch.enable_grad():
+        at = z.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(activation(at).sum(), at)
+    return slope
