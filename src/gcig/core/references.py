@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from gcig._arguments import check_argument, is_count, is_number
 from gcig.core.definition import EPS
 from gcig.core.modules import is_recording
-from gcig.core.processes import joined
 
 _USUAL_DISTANCE = 0.25  # from the median, in standard deviations: such a number is usual
 _CHUNK_ROWS = 4096  # rows in double precision that stay in the cache
@@ -174,13 +173,12 @@ class GroupBaselines(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> CellSums:
-        """Update the averages with one mini-batch, and return its sums, those of all joined processes."""
+        """Update the averages with one mini-batch, and return its sums."""
         n_labels, n_groups = self.values.shape[:2]
         lowered = torch.is_autocast_enabled(x.device.type)
         with torch.autocast(x.device.type, enabled=False) if lowered else nullcontext():
             # Means need full precision.
             sums = cell_sums(x.to(self.values.dtype), y, groups, n_groups=n_groups, n_labels=n_labels)
-        sums = CellSums(joined(sums.sums), joined(sums.counts))
         self.update_from(sums)
         return sums
 

@@ -30,7 +30,6 @@ from gcig.core.modules import (
 )
 from gcig.core.numerics import vector_norm
 from gcig.core.paths import cell_secant_attributions
-from gcig.core.processes import anywhere, joined
 from gcig.core.quadrature import Integration, quadrature, training_integration
 from gcig.core.references import GroupBaselines, GroupMembers, indicator
 from gcig.engine.node_pass import is_piecewise_linear, node_attributions
@@ -79,7 +78,7 @@ def label_members(
 
 def weigh_members(members: Tensor, share: float) -> Tensor:
     """Return each row's weight in the sum of the means of (n, means), each mean counted `share` times."""
-    inverse = joined(members.sum(0)).clamp_min(torch.finfo(members.dtype).tiny).reciprocal_()
+    inverse = members.sum(0).clamp_min(torch.finfo(members.dtype).tiny).reciprocal_()
     # An empty mean has a huge inverse; multiplied by `share` first it could overflow, and infinity times no
     # row is NaN.
     weights = torch.mv(members, inverse)
@@ -264,7 +263,7 @@ class GCIGPenalty(nn.Module):
         self._check(x, y)
         y, every = y.long(), self.definition.every
         if attributions is not None:
-            return joined(self.value(attributions, y, sample_weight, row_weights))
+            return self.value(attributions, y, sample_weight, row_weights)
         if groups is not None:
             self.references.update(x, y, groups.long())
         if every > 1 and not untraced(self._is_due)():
@@ -277,7 +276,7 @@ class GCIGPenalty(nn.Module):
             return x.new_zeros(())
         x, references = x.detach(), self._compared_references().to(x.dtype)
         fused = fused_penalty(self, module, x, y, references, sample_weight)
-        loss = joined(self.readable(module, x, y, references, sample_weight) if fused is None else fused)
+        loss = self.readable(module, x, y, references, sample_weight) if fused is None else fused
         return loss * every if every > 1 else loss
 
     def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
@@ -343,7 +342,7 @@ class GCIGPenalty(nn.Module):
         """
         norms = vector_norm(attributions.detach(), "l1")
         copies = self.n_members if self.each_member else 1
-        if is_recording() or anywhere(not disparity.all_defined(norms), norms):  # alike in all processes
+        if is_recording() or not disparity.all_defined(norms):
             defined = disparity.defined_rows(norms)
             self.n_undefined += (~defined).sum()
             if copies > 1:
@@ -419,7 +418,7 @@ class GCIGPenalty(nn.Module):
     def over_defined_rows(self, compute: Callable[[Tensor | None], tuple[Tensor, Tensor]]) -> Tensor:
         """Return a penalty over defined rows, in a second pass if the first one finds undefined rows."""
         penalty, norms = compute(None)
-        if not anywhere(not disparity.all_defined(norms), norms):
+        if disparity.all_defined(norms):
             return penalty
         defined = disparity.defined_rows(norms)
         self.n_undefined += (~defined).sum()

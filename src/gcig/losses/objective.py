@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from gcig.core.disparity import defined_rows
 from gcig.core.memory import plan_chunks
 from gcig.core.modules import is_recording, untraced
-from gcig.core.processes import joined_group, joining
 from gcig.engine.cuda_graph import forks, in_parallel
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.penalty import secant_penalty
@@ -179,7 +178,7 @@ class ObjectiveGradient:
         """
         if weights is not None:
             self.load(weights)
-        batch, weights = self.make_batch(rows).own_part(joined_group()), self.weights
+        batch, weights = self.make_batch(rows), self.weights
         vector = self._vectors.get(tuple(self.objective.active_weights(weights))) if self._vectors else None
 
         def differentiate() -> dict[str, Tensor]:
@@ -265,14 +264,14 @@ def _by_engine(
     standard: StandardTerms | None = None,
 ) -> dict[str, Tensor]:
     """Differentiate the terms with respect to logits and attributions; the engine does the rest."""
-    if _is_plain(objective) and joined_group() is None:
+    if _is_plain(objective):
         # Plain training: the gradient of the cross-entropy by hand costs less than the smallest graph.
         loss = engine.train_on_cross_entropy(batch.inputs, batch.targets, batch.weights)
         return {"prediction": loss, "total": loss}
     leaves = _Leaves.compute(engine, batch, objective.penalties(objective.active_weights(weights)))
     if forks():
         terms, gradients = _pull_in_branches(objective, batch, weights, vector, leaves)
-    elif standard is not None and joined_group() is None and not is_recording() and standard.hold():
+    elif standard is not None and not is_recording() and standard.hold():
         terms, gradients = _pull_by_hand(objective, batch, weights, leaves, standard)
     else:
         terms, gradients = _pull_together(objective, batch, weights, vector, leaves)
@@ -538,7 +537,7 @@ def _penalty_agrees(penalty: Any, module: nn.Module, x: Tensor, y: Tensor, basel
         return agrees
     n_undefined = penalty.n_undefined.clone()
     as_usual = torch.autocast(x.device.type, enabled=False)
-    with torch.inference_mode(False), torch.enable_grad(), as_usual, joining(None):
+    with torch.inference_mode(False), torch.enable_grad(), as_usual:
         # Clones, since tensors of inference mode cannot be part of a graph.
         few = x[:_CHECKED_ROWS].double().clone(), y[:_CHECKED_ROWS].clone(), baselines.double().clone()
         copy = deepcopy(getattr(module, "_orig_mod", module)).double()

@@ -22,7 +22,6 @@ from torch.nn.functional import huber_loss
 
 from gcig._arguments import check_argument, is_count, is_flag, is_number
 from gcig.core.modules import is_recording
-from gcig.core.processes import joined
 
 _SHARP = 1e6  # scales logits so that the soft decision is a hard one
 
@@ -101,8 +100,8 @@ def soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
 def _soft_rates(logits: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(logits.dtype, torch.float32)
     membership = membership.detach().to(dtype)
-    totals = joined(membership.sum(-1))
-    selected = joined(membership @ torch.sigmoid(logits.to(dtype)))
+    totals = membership.sum(-1)
+    selected = membership @ torch.sigmoid(logits.to(dtype))
     return selected / totals.clamp(min=torch.finfo(dtype).tiny), totals.sign()
 
 

@@ -6,7 +6,7 @@ values and gradients, after comparing the two.
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +17,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from gcig.core.disparity import all_defined, defined_rows
 from gcig.core.modules import is_recording, logits
 from gcig.core.numerics import vector_norm
-from gcig.core.processes import Group, joined, joined_mean
 
 _SHARP_TEMPERATURE = 1e-6  # in logits; smoothed decisions are then the decisions themselves
 
@@ -71,32 +70,6 @@ class MiniBatch:
     def row_weights(self) -> Tensor | None:
         """The weights of the rows alone, shape (n,)."""
         return None if self.weights is None else self.weights[: len(self.labels)]
-
-    def own_part(self, group: Group | None) -> "MiniBatch":
-        """Return the part of one of several processes: every k-th row and synthetic point, pairs together."""
-        if group is None:
-            return self
-        n, device = len(self.labels), self.inputs.device
-        pairs = torch.zeros(2, 0, dtype=torch.int64, device=device) if self.pairs is None else self.pairs
-        copies = torch.zeros(len(self.inputs), dtype=torch.bool, device=device)
-        copies[pairs[1]] = True
-        rows = torch.arange(group.rank, n, group.size, device=device)
-        extra = n + (~copies[n:]).nonzero().flatten()[group.rank :: group.size]
-        own_pairs = pairs[0] % group.size == group.rank
-        points = torch.cat([rows, extra, pairs[1][own_pairs]])
-        of_rows = (pairs[0][own_pairs] - group.rank) // group.size
-        positions = torch.arange(len(of_rows), device=device) + len(rows) + len(extra)
-        return replace(
-            self,
-            inputs=self.inputs[points],
-            labels=self.labels[rows],
-            groups=self.groups[rows],
-            targets=self.targets[points],
-            weights=None if self.weights is None else self.weights[points],
-            pairs=None if self.pairs is None else torch.stack([of_rows, positions]),
-            n_explained=len(range(group.rank, self.n_explained, group.size)),
-            known={},
-        )
 
     @cached_property
     def explained(self) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -192,11 +165,7 @@ class PredictionTerm:
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the weighted mean cross-entropy."""
-        return joined_mean(
-            binary_cross_entropy_with_logits(
-                batch.logits, batch.targets, weight=batch.weights, reduction="none"
-            )
-        )
+        return binary_cross_entropy_with_logits(batch.logits, batch.targets, weight=batch.weights)
 
 
 @dataclass(frozen=True)
@@ -232,8 +201,8 @@ class SelectionTerm:
         expected = torch.sigmoid((torch.logit(targets) - self.cut) / self.temperature)
         difference = torch.sigmoid((logits - self.cut) / self.temperature) - expected
         if weights is None:
-            return joined_mean(difference).abs()
-        return (joined((weights * difference).sum()) / joined(weights.sum())).abs()
+            return difference.mean().abs()
+        return ((weights * difference).sum() / weights.sum()).abs()
 
 
 @dataclass(frozen=True)
@@ -260,12 +229,12 @@ class AttributeTerm:
         soft = self._effects(batch.logits, batch.pairs, self.temperature)
         if not self.of_decisions:
             excess = soft - self._effects(torch.logit(batch.targets), batch.pairs, self.temperature)
-            return joined_mean(excess).clamp_min(0)
+            return excess.mean().clamp_min(0)
         found = self._effects(batch.logits.detach(), batch.pairs, _SHARP_TEMPERATURE)
         expected: Tensor | float | None = self.most
         if expected is None:
             expected = self._effects(torch.logit(batch.targets), batch.pairs, _SHARP_TEMPERATURE)
-        return joined_mean(found - expected + soft - soft.detach()).clamp_min(0)
+        return (found - expected + soft - soft.detach()).mean().clamp_min(0)
 
     def _effects(self, logits: Tensor, pairs: Tensor, temperature: float) -> Tensor:
         """Return by how much the soft decision of each row differs from that of its copy."""
@@ -323,7 +292,7 @@ class ConsistencyTerm:
         """Return the mean distance."""
         point = self.mean.normalise(batch.attributions(self.mean))
         people = self.members.normalise(batch.attributions(self.members).detach())
-        return joined_mean(vector_norm(point - people, "l2"))
+        return vector_norm(point - people, "l2").mean()
 
 
 @dataclass(frozen=True)
@@ -369,7 +338,7 @@ def column_shortfall(attributions: Tensor, least: float | Tensor) -> Tensor:
     tiny = torch.finfo(sizes.dtype).tiny
     # A tiny number changes no digit of a sum; the gradient of `clamp_min` would cost three operations.
     shares = sizes / (sizes.sum(-1, keepdim=True) + tiny**0.5)
-    mean = joined_mean(shares, (0, 1))
+    mean = shares.mean((0, 1))
     mean = (mean / (mean.sum() + tiny)).clamp_min(tiny)  # the slope of entropy at 0 is infinite
     log_least = least.log() if isinstance(least, Tensor) else math.log(least)
     short: Tensor = log_least - torch.special.entr(mean).sum()

@@ -35,7 +35,6 @@ from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
 from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.metrics.ranking import best_f1_threshold
-from gcig.training.distributed import shared_seed
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
@@ -337,7 +336,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     def _split_options(self) -> dict[str, Any]:
         """Draw the seed of a fit; return it with the share of the rows to hold out and the device."""
         return {
-            "seed": shared_seed(int(check_random_state(self.random_state).randint(2**31 - 1))),
+            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "validation_fraction": self.validation_fraction if self.holds_out else None,
             "device": resolve_device(self.device),
         }

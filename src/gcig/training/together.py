@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gcig.core.processes import joined_group
 from gcig.engine.cuda_graph import in_parallel, make_step
 from gcig.losses.objective import ObjectiveGradient
 from gcig.losses.stacked import StackedGradient, stacking_key
@@ -105,7 +104,7 @@ def share_steps(
     `step` does the same as `load`, `gradient` and `update` do one after another: `load` writes what changes
     from step to step (weights, learning rate), `update` changes the parameters by their gradient.
     """
-    key = None if _local.team is None or joined_group() is not None else stacking_key(gradient, parameters)
+    key = None if _local.team is None else stacking_key(gradient, parameters)
     if _local.team is None or key is None:
         return step
     _local.n_stages += 1

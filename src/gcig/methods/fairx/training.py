@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.batch import TrainingRows
-from gcig.core.processes import joining
 from gcig.core.references import GroupBaselines, GroupMembers, typical_members
 from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
@@ -47,7 +46,6 @@ from gcig.methods.fairx.selection import (
 )
 from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
-from gcig.training.distributed import add_gradients, current_group
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
 from gcig.training.together import share_steps
@@ -495,7 +493,6 @@ def _optimise(
 ) -> Outcome:
     """Minimise an objective in place; `control` updates the weights of its terms in every step."""
     device, n_steps = source.data.rows.inputs.device, math.ceil(n_rows / settings.loop.batch_size)
-    group = current_group()
     network.train()
     with one_thread(device), flat_parameters(network) as parameters:
         optimizer = FlatAdamW(
@@ -512,9 +509,7 @@ def _optimise(
             return gradient.load(control.term_weights(progress) if control.targets else {})
 
         def compute(rows: Tensor) -> dict[str, Tensor]:
-            with joining(group):
-                terms = gradient(rows)
-            add_gradients(parameters, group)
+            terms = gradient(rows)
             update()
             return terms
 
@@ -522,9 +517,9 @@ def _optimise(
             clip_norm(parameters, settings.clip_norm)
             optimizer.step()
 
-        recorded = gradient.can_be_recorded and source.data.stream is None and group is None
+        recorded = gradient.can_be_recorded and source.data.stream is None
         step = make_step(compute, load, gradient.generators, recorded=recorded)
-        if group is None and source.data.stream is None:
+        if source.data.stream is None:
             step = share_steps(step, gradient, parameters, load=load, update=update)
         validate = None if selector is None else _validate(network, control, selector)
 
