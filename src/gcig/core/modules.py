@@ -21,6 +21,7 @@ _ATTENTION = ExitStack()  # holds the setting of `plain_attention` while some ca
 _ATTENTION_USERS = [0]
 _ATTENTION_LOCK = threading.Lock()
 _FIXED: ContextVar[bool] = ContextVar("fixed", default=False)
+_WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 Score = Callable[[Tensor], Tensor]
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -98,6 +99,21 @@ def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> I
         torch.enable_grad(),
     ):
         yield
+
+
+def refuse_wrapped(module: nn.Module) -> None:
+    """Raise an error if a module, or a part of it, is wrapped to average gradients over processes.
+
+    Wrappers are recognised by the names of their classes: importing them takes long.
+    """
+    names = {base.__name__ for part in module.modules() for base in type(part).__mro__}
+    if found := sorted(names & _WRAPPERS):
+        raise ValueError(
+            f"the module is wrapped in {found[0]}, which can silently give wrong gradients for a loss that "
+            "itself contains a gradient. Lightning and Accelerate wrap modules without being asked. Train a "
+            "plain module, and average the gradients of the processes with one all-reduce: see 'Several "
+            "processes' in docs/howto/own_loop.rst. The wrapper's attribute `module` is wrong as well."
+        )
 
 
 @contextmanager

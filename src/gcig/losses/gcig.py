@@ -24,6 +24,7 @@ from gcig.core.modules import (
     Score,
     is_recording,
     probe,
+    refuse_wrapped,
     require_second_derivative,
     untraced,
     warn_of_kinks,
@@ -261,6 +262,7 @@ class GCIGPenalty(nn.Module):
             The result of `row_weights` for these rows, if it is known; used with `attributions`.
         """
         self._check(x, y)
+        refuse_wrapped(module)
         y, every = y.long(), self.definition.every
         if attributions is not None:
             return self.value(attributions, y, sample_weight, row_weights)
