@@ -210,8 +210,8 @@ def call_model(method: Callable[[Any], Any], X: Any, model: str) -> Any:
         raise
     except OSError as error:  # such as an error of HTTP
         raise InputError(
-            f"model: the {model} failed on these rows ({type(error).__name__}). If it calls a service, pass "
-            "gcig.RemoteModel(function), which repeats failed calls and limits their number."
+            f"model: the {model} failed on these rows ({type(error).__name__}). If it calls a service, "
+            "repeat failed calls and keep answers: docs/howto/audit_foreign_model.rst shows how."
         ) from error
     except Exception as error:  # each library has its own errors, whose messages may quote entries
         raise InputError(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,12 @@ from gcig._validation import check_features, match_columns
 from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
 from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, ShapleyExplainer, clipped_logits
+from gcig.adapters.explainers import SHAPLEY_BUDGET, Explainer, ShapleyExplainer, clipped_logits
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
-from gcig.adapters.remote import RemoteModel, Workload
 
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
-_REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -32,7 +30,6 @@ class BlackBoxModel(AdaptedModel):
     encoding: TableEncoding
     score: ScoreTable  # of a table: probabilities of label 1, or any score if not `probabilistic`
     decide: Callable[[Any], Any] | None = None  # table -> classes, if the model has its own decision rule
-    budget: Budget = SHAPLEY_BUDGET
 
     @classmethod
     def wrap(
@@ -66,7 +63,7 @@ class BlackBoxModel(AdaptedModel):
     @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -94,25 +91,11 @@ class BlackBoxModel(AdaptedModel):
 
     def reference_logits(self, references: Rows) -> Rows:
         """Return the mean score over rows drawn at each reference: categories by their frequencies."""
-        uniforms = np.random.default_rng(0).random((_REFERENCE_DRAWS, len(self.encoding.columns)))
+        size = SHAPLEY_BUDGET.reference_draws, len(self.encoding.columns)
+        uniforms = np.random.default_rng(0).random(size)
         entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
         scores = self._logits(entries.reshape(-1, entries.shape[-1]))
         return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
-
-
-def within_budget(
-    adapted: AdaptedModel, n_rows: int, n_groups: int, *, audit: bool, robustness: bool, max_rows: int | None
-) -> tuple[AdaptedModel, dict[str, int]]:
-    """Return the model with as much explaining as a remote model's row budget allows, and the rows per part.
-
-    Models without a row budget are returned as they are, without rows per part.
-    """
-    if not isinstance(adapted, BlackBoxModel) or not isinstance(adapted.model, RemoteModel):
-        return adapted, {}
-    work = Workload(adapted.encoding, n_rows, n_groups, audit, robustness)
-    budget = work.fit(adapted.model.row_budget, max_rows)
-    adapted.model.begin()
-    return replace(adapted, budget=budget), work.rows_sent(budget)
 
 
 def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
@@ -143,8 +126,6 @@ def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
             classes=model.classes,
             threshold=0.5 if math.isnan(model.threshold) else model.threshold,
         )
-    if isinstance(model, RemoteModel):
-        return BlackBoxModel.wrap(model, tables, model, kind="remote model")
     if callable(model):
         return BlackBoxModel.wrap(model, tables, _probabilities_of(model, "function"), kind="function")
     raise TypeError(

@@ -37,8 +37,8 @@ def adapt(
     ----------
     model : a fitted estimator of this package; a torch module over float rows that gives one logit per row; a
         fitted scikit-learn classifier or pipeline of two classes; boosted trees of XGBoost, LightGBM or
-        CatBoost; an `OnnxClassifier`; a `RemoteModel`; or a function from rows to probabilities,
-        (n,) or (n, 2). A fitted search over parameters stands for its best estimator.
+        CatBoost; an `OnnxClassifier`; or a function from rows to probabilities, (n,) or (n, 2). A fitted
+        search over parameters stands for its best estimator.
     X : the rows that the model is applied to, from which column names and types are learned. Linear
         classifiers and estimators of this package know their columns and do not need it.
     score : for a torch module with another output: a function from its output to one logit per row.

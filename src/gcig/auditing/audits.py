@@ -46,6 +46,7 @@ def audit(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
+    max_calls: int | None = None,
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,
@@ -88,7 +89,10 @@ def audit(
         if the model has no gradients.
     max_rows_explained : int, optional
         Explain a random sample of this many rows. By default all rows, or 1,000 if the model has no
-        gradients. Figures relative to members are measured on 1,000 rows at most.
+        gradients. Figures relative to members are measured on 1,000 of these at most.
+    max_calls : int, optional
+        The most rows that a model without gradients may be called with. The audit says the number before it
+        starts (with ``progress``), and raises an error if it is larger.
     progress : bool
         Whether to report progress on standard error.
     robustness : bool
@@ -192,6 +196,7 @@ def audit_file(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
+    max_calls: int | None = None,
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,

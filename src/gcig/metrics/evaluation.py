@@ -76,7 +76,7 @@ def gcig_score(
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
-    sums, _ = _sum_sample(sample.within_budget(), definition or Definition(), RandomStreams.spawn(0))
+    sums, _ = _sum_sample(sample, definition or Definition(), RandomStreams.spawn(0))
     return sums.gcig
 
 
@@ -163,7 +163,7 @@ def evaluate(
         adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
         return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
 
-    sample = prepare(model).within_budget(robustness=robustness)
+    sample = prepare(model)
     adapted = sample.adapted
     cut = adapted.threshold if threshold is None else threshold
     outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
