@@ -11,3 +11,4 @@ from gcig.adapters.explainers import ShapleyExplainer as ShapleyExplainer
 from gcig.adapters.explainers import block_shapley_values as block_shapley_values
 from gcig.adapters.onnx import OnnxClassifier as OnnxClassifier
 from gcig.adapters.selection import adapt as adapt
+from gcig.adapters.selection import adapt_binary as adapt_binary

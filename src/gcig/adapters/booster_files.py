@@ -20,7 +20,9 @@ def load(path: Path, kind: str) -> Any:
         written = "cbm" if path.read_bytes()[:4] == b"CBM1" else "json"
         if written == "json":
             json.loads(path.read_bytes())  # CatBoost opens a truncated file as an empty model
-        return library.CatBoostClassifier().load_model(str(path), format=written)
+        found = library.CatBoost().load_model(str(path), format=written)
+        kind_of_model = library.CatBoostClassifier if len(found.classes_) else library.CatBoostRegressor
+        return kind_of_model().load_model(str(path), format=written)
     if kind == "lightgbm":
         for tree in path.read_text("utf-8").split("\nTree=")[1:]:
             fields = dict(line.partition("=")[::2] for line in tree.splitlines())

@@ -1,5 +1,6 @@
 """Gradient boosted trees of XGBoost, LightGBM and CatBoost, and their native files, which run no code."""
 
+import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -8,12 +9,19 @@ from typing import Any
 
 import pandas as pd
 from pandas.api import types as pt
+from scipy.special import softmax
 
 from gcig._tables import listed, rename_as
 from gcig._validation import InputError, check_features, match_columns
+from gcig.adapters.base import Task
 from gcig.adapters.booster_files import load_safely
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
+# Objectives, or their first letters, of models that predict numbers: those of XGBoost, then of LightGBM.
+_OF_NUMBERS = (
+    *("reg:", "count:", "survival:", "rank:"),
+    *("regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "lambdarank"),
+)
 _HEAD_BYTES = 4096  # enough to recognise a file
 
 
@@ -78,24 +86,29 @@ def booster_categories(model: Any) -> list[int]:
     return [i for i, name in enumerate(model.feature_name()) if infos.get(name, {}).get("values")]
 
 
-def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
-    """Return the prediction of a native LightGBM or XGBoost model of a table; None for other models."""
+def native_booster(model: Any) -> tuple[Callable[[Any], Any], Task] | None:
+    """Return the prediction of a native LightGBM or XGBoost model, and its task; None for other models."""
     home = type(model).__module__.partition(".")[0]
     if not _is_native(model) or home not in ("lightgbm", "xgboost"):
         return None
     categories, names = booster_categories(model), booster_columns(model)
     if home == "xgboost":
+        task = _task_of(json.loads(model.save_config())["learner"]["objective"]["name"])
         xgboost = import_module("xgboost")
         if categories and not hasattr(model, "get_categories"):
             raise InputError(
                 "model: it has columns of categories, whose order this version of XGBoost does not record. "
                 "Install XGBoost 3.1.1 or later, train the model again and save it."
             )
-        return lambda X: model.predict(
-            xgboost.DMatrix(
-                _with_levels(_prepared(X, names, categories), model), enable_categorical=bool(categories)
-            )
-        )
+
+        def predict_by_xgboost(X: Any) -> Any:
+            table = _with_levels(_prepared(X, names, categories), model)
+            rows = xgboost.DMatrix(table, enable_categorical=bool(categories))
+            if task != "classes":
+                return model.predict(rows)
+            return softmax(model.predict(rows, output_margin=True), axis=1)  # "multi:softmax" gives classes
+
+        return predict_by_xgboost, task
     expected = len(model.pandas_categorical or ())
 
     def predict(X: Any) -> Any:
@@ -109,7 +122,14 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
                 )
         return model.predict(table)
 
-    return predict
+    return predict, _task_of(model.dump_model(num_iteration=1).get("objective", ""))
+
+
+def _task_of(objective: str) -> Task:
+    """Return the task of an objective of XGBoost or LightGBM; a custom one is taken for two classes."""
+    if objective.startswith("multi"):
+        return "classes"
+    return "number" if objective.startswith(_OF_NUMBERS) and objective != "reg:logistic" else "binary"
 
 
 def _with_levels(table: Any, model: Any) -> Any:

@@ -240,6 +240,11 @@ def clipped_logits(probabilities: Floats) -> Floats:
     return np.asarray(np.log(inside) - np.log1p(-inside))
 
 
+def clipped_logs(probabilities: Floats) -> Floats:
+    """Return the logarithms of probabilities of classes (n, K) that are clipped to [0.001, 0.999]."""
+    return np.asarray(np.log(np.clip(probabilities, CLIP, 1 - CLIP)))
+
+
 @dataclass(frozen=True, eq=False)
 class ShapleyExplainer(Explainer):
     """Shapley values of a score that is a function of a table."""

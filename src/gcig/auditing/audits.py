@@ -12,7 +12,7 @@ from gcig._arguments import check_argument
 from gcig._files import hash_file
 from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
-from gcig.adapters import OnnxClassifier, adapt
+from gcig.adapters import OnnxClassifier, adapt_binary
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.findings import run_audit
 from gcig.auditing.result import AuditResult
@@ -139,7 +139,8 @@ def audit(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def prepare(model: Any, identifiers: Sequence[Any] | None = None) -> Audited:
-        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        table = reference_table(reference)
+        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
         given, names = reference_source(adapted, reference)
         rows = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
         return Audited(adapted, rows, given)
@@ -298,7 +299,7 @@ def audit_file(
     def prepare(model: Any, roles: Roles, id_column: str | None = None) -> Audited:
         prototype = schema.prototype(roles.inputs)
         given_rows = reference_table(reference)
-        adapted = adapt(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
+        adapted = adapt_binary(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
         given, names = reference_source(adapted, reference)
         return Audited(
             adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from gcig._arrays import Floats
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
-from gcig.adapters import adapt, call_with_groups
+from gcig.adapters import adapt_binary, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, interval
@@ -72,7 +72,8 @@ def gcig_score(
     >>> round(gcig_score(LogisticRegression().fit(X, y), X, y, sensitive_features=sex), 2)
     0.46
     """
-    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+    table = reference_table(reference)
+    adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
@@ -160,7 +161,8 @@ def evaluate(
     check_robustness(other, robustness=robustness)
 
     def prepare(model: Any) -> Sample:
-        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        table = reference_table(reference)
+        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
         return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
 
     sample = prepare(model)

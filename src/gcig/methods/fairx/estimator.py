@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from gcig._validation import InputError
-from gcig.adapters import adapt
+from gcig.adapters import adapt_binary
 from gcig.core.batch import TrainingRows
 from gcig.core.definition import Definition
 from gcig.data.encoding import TableEncoder
@@ -480,7 +480,7 @@ class FairXClassifier(NetworkClassifier):
         if self.teacher is None:
             return data.rows
         table = data.table if hasattr(self, "feature_names_in_") else data.table.to_numpy()
-        adapted = adapt(self.teacher, table)
+        adapted = adapt_binary(self.teacher, table)
         if not adapted.probabilistic:
             raise InputError(
                 f"teacher: a {type(self.teacher).__name__} gives no probabilities, which the network learns. "
