@@ -2,9 +2,6 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -414,41 +411,6 @@ def test_students_in_a_batched_model_are_as_good_as_alone(german):
     assert abs(found["val_auc"].mean() - expected["val_auc"].mean()) < 0.02
     for name in ("gcig", "gcig_members", "prediction"):
         assert found[name].mean() == pytest.approx(expected[name].mean(), rel=0.15)
-
-
-SCRIPT = """
-import sys
-import gcig, numpy as np, torch.distributed as dist
-from gcig.training.distributed import all_processes
-data = gcig.load_dataset("german", include_sensitive=False)
-options = {"device": "cuda", "max_epochs": 3, "random_state": 0}
-with all_processes() as processes:
-    assert "nccl" in str(dist.get_backend_config()), dist.get_backend_config()
-    model = gcig.FairXClassifier(**options).fit(data.X, data.y, sensitive_features=data.sensitive_features)
-alone = gcig.FairXClassifier(**options).fit(data.X, data.y, sensitive_features=data.sensitive_features)
-np.testing.assert_allclose(model.decision_function(data.X), alone.decision_function(data.X), atol=2e-3)
-"""
-
-
-def test_one_process_over_nccl_is_a_process_alone(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=1",
-        "script.py",
-    ]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def _group_argument(model, data):

@@ -53,10 +53,6 @@ def warned(category, function, *arguments):
     return caught[0].message
 
 
-def busy(_):
-    raise ConnectionError("try again")
-
-
 class Registered(gcig.FairXClassifier):
     """A method from outside the package."""
 
@@ -80,8 +76,6 @@ USES = {
     "InputError": lambda _: raised(gcig.InputError, fitted().predict, "a name"),
     "InputWarning": lambda _: warned(gcig.InputWarning, TableEncoder().fit, {"constant": [1, 1]}),
     "PersistenceError": lambda folder: raised(gcig.PersistenceError, gcig.load, folder / "nothing"),
-    "RemoteModel": lambda _: gcig.RemoteModel(lambda rows: rows[:, 0] > 0)(x.numpy()),
-    "RemoteModelError": lambda _: raised(gcig.RemoteModelError, gcig.RemoteModel(busy, retries=0), x.numpy()),
     "adapt": lambda _: gcig.adapt(net, x.numpy()).columns,
     "audit": lambda _: audited().check(max_gcig=2.0).passed,
     "compare": lambda _: compared().pareto(),

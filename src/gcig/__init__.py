@@ -11,7 +11,7 @@ from gcig._version import __version__
 
 _NAMES = {  # by the module that defines them
     "_validation": "InputError InputWarning",
-    "adapters": "RemoteModel RemoteModelError adapt",
+    "adapters": "adapt",
     "auditing.audits": "audit",
     "auditing.explanations": "explain",
     "auditing.result": "AuditResult",
@@ -43,8 +43,6 @@ __all__ = ["__version__", *sorted(_HOME)]
 if TYPE_CHECKING:
     from gcig._validation import InputError as InputError
     from gcig._validation import InputWarning as InputWarning
-    from gcig.adapters import RemoteModel as RemoteModel
-    from gcig.adapters import RemoteModelError as RemoteModelError
     from gcig.adapters import adapt as adapt
     from gcig.auditing.audits import audit as audit
     from gcig.auditing.explanations import explain as explain

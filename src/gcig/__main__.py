@@ -1,4 +1,4 @@
-"""The command `gcig` as ``python -m gcig``, for launchers such as torchrun."""
+"""The command `gcig` as ``python -m gcig``."""
 
 import sys
 

@@ -42,15 +42,16 @@ def test_a_transformer_maps_attributions_to_the_columns_of_the_table() -> None:
     assert found.auc == plain.auc
 
 
-def test_a_function_is_tried_to_find_the_columns_of_the_table() -> None:
-    encode = adapt(make_module(), TABLE, preprocess=lambda table: ENCODER.transform(table))
-    assert encode.original_names == ("pay", "age", "job")
-    assert encode.origin.tolist() == [2, 2, 2, 0, 1]
-    mixed = adapt(make_module(1), TABLE, preprocess=lambda table: table[["pay"]] + table[["age"]].to_numpy())
-    assert mixed.original_names == ("pay",)  # as the function names it
-    noise = np.random.default_rng(0)
-    random = adapt(make_module(1), TABLE, preprocess=lambda table: noise.normal(size=(len(table), 1)))
-    assert random.original_names == ("x0",)
+def test_the_columns_that_a_function_encodes_are_named_by_their_origin() -> None:
+    named = {"origin": [2, 2, 2, 0, 1], "original_names": TABLE.columns.tolist()}
+    adapted = adapt(make_module(), TABLE, preprocess=lambda table: ENCODER.transform(table), **named)
+    assert adapted.original_names == ("pay", "age", "job")
+    found = gcig.evaluate(adapted, TABLE, Y, sensitive_features=SEX, n_bootstrap=0)
+    by_encoder = adapt(make_module(), TABLE, preprocess=ENCODER)
+    expected = gcig.evaluate(by_encoder, TABLE, Y, sensitive_features=SEX, n_bootstrap=0)
+    assert found.gcig_columns == pytest.approx(expected.gcig_columns)
+    other = adapt(make_module(1), TABLE, preprocess=lambda table: table[["pay"]] + table[["age"]].to_numpy())
+    assert other.original_names == ("pay",)  # as the function names it
 
 
 def test_a_function_gives_the_columns_that_it_returns() -> None:

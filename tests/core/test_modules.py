@@ -2,9 +2,12 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
+import gcig
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import (
     KinkWarning,
@@ -12,6 +15,7 @@ from gcig.core.modules import (
     evaluating,
     logits,
     probe,
+    refuse_wrapped,
     running_eagerly,
     untraced,
     warn_of_kinks,
@@ -200,3 +204,28 @@ def test_a_module_that_ignores_its_inputs_has_a_second_derivative():
             return self.bias.expand(len(x))
 
     assert [probe(Constant(trained), torch.zeros(2, 3)).twice for trained in (True, False)] == [True, True]
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("wrap", [nn.parallel.DistributedDataParallel, fully_shard])
+def test_modules_that_average_gradients_over_processes_are_refused(wrap, inside):
+    mesh = {"mesh": init_device_mesh("cpu", (1,))} if wrap is fully_shard else {}
+    net = wrap(nn.Sequential(nn.Linear(2, 1)), **mesh)
+    x, y = torch.randn(8, 2), torch.arange(8) % 2
+    penalty = gcig.GCIGPenalty(gcig.GroupBaselines.from_data(x, y, torch.arange(8) // 4))
+    with pytest.raises(ValueError, match=r"docs/howto/own_loop\.rst"):
+        penalty(nn.Sequential(net, nn.Identity()) if inside else net, x, y)
+
+
+def test_plain_and_compiled_modules_are_not_refused():
+    net = nn.Sequential(nn.Linear(2, 3), nn.SiLU(), nn.Linear(3, 1))
+    refuse_wrapped(net)
+    refuse_wrapped(torch.compile(net, backend="eager"))

@@ -222,7 +222,7 @@ def test_enumeration_of_random_references_draws_as_often_as_sampling_would_evalu
 
 
 def test_enumeration_is_chosen_up_to_the_cost_of_sampling() -> None:
-    assert is_exact(5, 1, random=False, always=32)
-    assert not is_exact(5, 1, random=False, always=31)
-    assert is_exact(10, 54, random=False, always=0)  # 54 * 19 = 1026 points, against 1024
-    assert not is_exact(10, 53, random=False, always=0)
+    assert is_exact(8, 1, random=False)  # 256 points are always affordable
+    assert not is_exact(9, 1, random=False)
+    assert is_exact(10, 54, random=False)  # 54 * 19 = 1026 points, against 1024
+    assert not is_exact(10, 53, random=False)

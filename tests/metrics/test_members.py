@@ -225,7 +225,7 @@ def test_reasons_relative_to_members_by_hand(
     n_groups: int, n_strata: int, n_used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A linear model has the attributions of the members' mean: each row, stratum and pair in a loop."""
-    monkeypatch.setattr("gcig.metrics.members._STRATA", n_strata)
+    monkeypatch.setattr("gcig.metrics.members.N_STRATA", n_strata)
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(120, 3)), np.arange(120) % n_groups
     X[:, 0] += groups

@@ -318,7 +318,7 @@ def test_other_figures_of_the_panel() -> None:
 
 
 def test_one_stratum_of_members_has_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gcig.metrics.members._STRATA", 1)
+    monkeypatch.setattr("gcig.metrics.members.N_STRATA", 1)
     assert Panel().found["members"].error == 0
 
 

@@ -1,8 +1,8 @@
-"""Black boxes: classifiers, boosted trees, ONNX sessions and functions that can only be called."""
+"""Black boxes: classifiers, regressors, boosted trees, ONNX sessions and functions."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,30 @@ from sklearn.base import BaseEstimator
 from gcig._arrays import Floats, Rows
 from gcig._tables import rename_as
 from gcig._validation import check_features, match_columns
-from gcig.adapters.base import AdaptedModel, call_model, check_probabilities, class_codes, last_step
-from gcig.adapters.boosters import booster_categories, booster_columns, booster_prediction
+from gcig.adapters.base import (
+    AdaptedModel,
+    Task,
+    call_model,
+    check_answers,
+    class_codes,
+    is_regression,
+    last_step,
+)
+from gcig.adapters.boosters import booster_categories, booster_columns, native_booster
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import SHAPLEY_BUDGET, Budget, Explainer, ShapleyExplainer, clipped_logits
+from gcig.adapters.explainers import (
+    SHAPLEY_BUDGET,
+    Explainer,
+    ShapleyExplainer,
+    clipped_logits,
+    clipped_logs,
+)
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
-from gcig.adapters.remote import RemoteModel, Workload
 
 ScoreTable = Callable[[Any], Floats]
+_BOOSTED = "gradient boosted trees"
 _BOOSTED_TREES = ("HistGradientBoosting", "GradientBoosting", "LGBM", "XGB", "CatBoost")  # name prefixes
-_REFERENCE_DRAWS = 256  # rows whose mean score is that of a reference with categories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,33 +43,8 @@ class BlackBoxModel(AdaptedModel):
     """A model that can only be called; it is explained on the original columns."""
 
     encoding: TableEncoding
-    score: ScoreTable  # of a table: probabilities of label 1, or any score if not `probabilistic`
+    score: ScoreTable  # of a table: probabilities, or any scores if not `probabilistic`
     decide: Callable[[Any], Any] | None = None  # table -> classes, if the model has its own decision rule
-    budget: Budget = SHAPLEY_BUDGET
-
-    @classmethod
-    def wrap(
-        cls,
-        model: Any,
-        tables: Sequence[Any],
-        score: ScoreTable,
-        *,
-        categorical: Sequence[int] = (),
-        **fields: Any,
-    ) -> "BlackBoxModel":
-        """Learn the columns from the tables that the model is applied to."""
-        if not tables or tables[0] is None:
-            raise TypeError("X: this model does not know its columns. Pass the rows that it is applied to.")
-        encoding = TableEncoding.learn(tables, categorical)
-        return cls(
-            model=model,
-            columns=encoding.names,
-            origin=np.arange(len(encoding.names)),
-            original_names=encoding.names,
-            encoding=encoding,
-            score=score,
-            **fields,
-        )
 
     @property
     def input_origin(self) -> NDArray[np.int64]:
@@ -66,7 +54,7 @@ class BlackBoxModel(AdaptedModel):
     @property
     def explainer(self) -> Explainer:
         """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic, budget=self.budget)
+        return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -76,81 +64,75 @@ class BlackBoxModel(AdaptedModel):
         """Return the model's probabilities, or its scores if it has none."""
         if self.probabilistic:
             return self.score(X)
-        return self.logits(self.encode(X, sensitive_features) if encoded is None else encoded)
+        return self.outputs(self.encode(X, sensitive_features) if encoded is None else encoded)
 
     def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:
-        """Return the model's own decisions, or else whether the probability reaches the threshold."""
+        """Return the model's own decisions, or else those that follow from its scores."""
         if self.decide is None:
             return super().decisions(X, sensitive_features, encoded, scores)
         return class_codes(call_model(self.decide, X, type(self.model).__name__), self.classes)
 
-    def logits(self, encoded: Rows) -> Rows:
-        """Return the explained score of encoded rows."""
-        return self._logits(self.encoding.entries(np.asarray(encoded, dtype=np.float64)))
+    def outputs(self, encoded: Rows) -> Rows:
+        """Return the explained outputs of encoded rows."""
+        return self._outputs(self.encoding.entries(np.asarray(encoded, dtype=np.float64)))
 
-    def _logits(self, entries: Floats) -> Floats:
+    def _outputs(self, entries: Floats) -> Floats:
         scores = np.asarray(self.score(self.encoding.decode(entries)), dtype=np.float64)
-        return clipped_logits(scores) if self.probabilistic else scores
+        if not self.probabilistic:
+            return scores
+        return clipped_logits(scores) if self.task == "binary" else clipped_logs(scores)
 
     def reference_logits(self, references: Rows) -> Rows:
-        """Return the mean score over rows drawn at each reference: categories by their frequencies."""
-        uniforms = np.random.default_rng(0).random((_REFERENCE_DRAWS, len(self.encoding.columns)))
+        """Return the mean outputs over rows drawn at each reference: categories by their frequencies."""
+        size = SHAPLEY_BUDGET.reference_draws, len(self.encoding.columns)
+        uniforms = np.random.default_rng(0).random(size)
         entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
-        scores = self._logits(entries.reshape(-1, entries.shape[-1]))
-        return np.asarray(scores.reshape(len(references), -1).mean(axis=1))
+        found = self._outputs(entries.reshape(-1, entries.shape[-1]))
+        return np.asarray(found.reshape(len(references), size[0], *found.shape[1:]).mean(axis=1))
 
 
-def within_budget(
-    adapted: AdaptedModel, n_rows: int, n_groups: int, *, audit: bool, robustness: bool, max_rows: int | None
-) -> tuple[AdaptedModel, dict[str, int]]:
-    """Return the model with as much explaining as a remote model's row budget allows, and the rows per part.
+def adapt_black_box(model: Any, tables: Sequence[Any], task: Task | None = None) -> BlackBoxModel:
+    """Wrap a model that can be called; ``tables`` are the rows that it is applied to.
 
-    Models without a row budget are returned as they are, without rows per part.
+    ``task`` is needed if the model does not record what it predicts, and it does not choose between two
+    classes.
     """
-    if not isinstance(adapted, BlackBoxModel) or not isinstance(adapted.model, RemoteModel):
-        return adapted, {}
-    work = Workload(adapted.encoding, n_rows, n_groups, audit, robustness)
-    budget = work.fit(adapted.model.row_budget, max_rows)
-    adapted.model.begin()
-    return replace(adapted, budget=budget), work.rows_sent(budget)
-
-
-def adapt_black_box(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
-    """Wrap a model that gives probabilities or scores; ``tables`` are the rows that it is applied to."""
-    predict = booster_prediction(model)
+    booster = native_booster(model)
     if tables[0] is not None and (known := booster_columns(model)) is not None:
         frame = check_features(tables[0])  # the errors of the libraries name no column
-        match_columns(frame if predict is None else rename_as(frame, known), known)
+        match_columns(frame if booster is None else rename_as(frame, known), known)
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return _adapt_classifier(model, tables)
-    if predict is not None:
-        return BlackBoxModel.wrap(
-            model,
-            tables,
-            _probabilities_of(predict, "booster"),
-            kind="gradient boosted trees",
-            categorical=booster_categories(model),
-        )
+    if is_regression(model):
+        kind, categorical = _describe(model, "regressor"), categorical_columns(model)
+        answers = _answers_of(model.predict, type(model).__name__, "number")
+        return _wrap(model, tables, answers, "number", kind=kind, categorical=categorical)
+    if booster is not None:
+        predict, own = booster
+        answers = _answers_of(predict, "booster", task or own)
+        options: dict[str, Any] = {"kind": _BOOSTED, "categorical": booster_categories(model)}
+        return _wrap(model, tables, answers, task or own, **options)
     if isinstance(model, OnnxClassifier):
         if tables[0] is not None:
             model.check(tables[0])
-        return BlackBoxModel.wrap(
+        task = task or model.task
+        return _wrap(
             model,
             tables,
-            _probabilities_of(model, "ONNX model"),
+            _answers_of(model, "ONNX model", task),
+            task,
             kind="ONNX model",
-            decide=model.decide if model.decides else None,
+            decide=model.decide if model.decides and task != "number" else None,
             classes=model.classes,
             threshold=0.5 if math.isnan(model.threshold) else model.threshold,
         )
-    if isinstance(model, RemoteModel):
-        return BlackBoxModel.wrap(model, tables, model, kind="remote model")
     if callable(model):
-        return BlackBoxModel.wrap(model, tables, _probabilities_of(model, "function"), kind="function")
+        task = task or "binary"
+        return _wrap(model, tables, _answers_of(model, "function", task), task, kind="function")
     raise TypeError(
         f"model: a {type(model).__name__} gives no probabilities. Accepted are fitted estimators of gcig, "
-        "torch modules that give one logit per row, classifiers of two classes with predict_proba or "
-        "decision_function, ONNX models, and functions from rows to probabilities."
+        "torch modules, classifiers with predict_proba or decision_function, regressors, ONNX models, and "
+        "functions from rows to probabilities."
     )
 
 
@@ -159,25 +141,18 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     classes = getattr(model, "classes_", None)
     if classes is None and isinstance(model, BaseEstimator):
         raise TypeError(f"model: this {name} is not fitted. Call fit(X, y) first.")
-    if classes is not None and len(classes) != 2:
-        raise TypeError(
-            f"model: this {name} has {len(classes)} classes, but only models with two are supported."
-        )
+    if classes is not None and len(classes) < 2:
+        raise TypeError(f"model: this {name} was trained on a single class. Train it on rows of two or more.")
+    task: Task = "binary" if classes is None or len(classes) == 2 else "classes"
     probabilistic = hasattr(model, "predict_proba")
-    last = last_step(model)
-    boosted = type(last).__name__.startswith(_BOOSTED_TREES)
-    kind = "gradient boosted trees" if boosted else "classifier"
-    if last is not model:
-        kind = f"scikit-learn pipeline with {kind}"
-    elif not boosted:
-        kind = f"scikit-learn {kind}"
-    return BlackBoxModel.wrap(
+    return _wrap(
         model,
         tables,
-        _probabilities_of(model.predict_proba, name)
+        _answers_of(model.predict_proba, name, task)
         if probabilistic
         else lambda X: np.asarray(model.decision_function(X), dtype=np.float64),
-        kind=kind,
+        task,
+        kind=_describe(model, "classifier"),
         decide=model.predict,
         classes=None if classes is None else np.asarray(classes),
         probabilistic=probabilistic,
@@ -186,5 +161,32 @@ def _adapt_classifier(model: Any, tables: Sequence[Any]) -> BlackBoxModel:
     )
 
 
-def _probabilities_of(method: Callable[[Any], Any], name: str) -> ScoreTable:
-    return lambda X: check_probabilities(call_model(method, X, name), X, name)
+def _describe(model: Any, kind: str) -> str:
+    last = last_step(model)
+    boosted = type(last).__name__.startswith(_BOOSTED_TREES)
+    if last is not model:
+        return f"scikit-learn pipeline with {_BOOSTED if boosted else kind}"
+    return _BOOSTED if boosted else f"scikit-learn {kind}"
+
+
+def _wrap(model: Any, tables: Sequence[Any], score: ScoreTable, task: Task, **fields: Any) -> BlackBoxModel:
+    """Learn the columns from the tables that the model is applied to."""
+    if not tables or tables[0] is None:
+        raise TypeError("X: this model does not know its columns. Pass the rows that it is applied to.")
+    encoding = TableEncoding.learn(tables, fields.pop("categorical", ()))
+    if task == "number":
+        fields |= {"probabilistic": False, "threshold": np.nan, "classes": None}
+    return BlackBoxModel(
+        model=model,
+        task=task,
+        columns=encoding.names,
+        origin=np.arange(len(encoding.names)),
+        original_names=encoding.names,
+        encoding=encoding,
+        score=score,
+        **fields,
+    )
+
+
+def _answers_of(method: Callable[[Any], Any], name: str, task: Task) -> ScoreTable:
+    return lambda X: check_answers(call_model(method, X, name), X, name, task)

@@ -1,28 +1,34 @@
 """Gradient boosted trees of XGBoost, LightGBM and CatBoost, and their native files, which run no code."""
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pandas.api import types as pt
+from scipy.special import softmax
 
 from gcig._tables import listed, rename_as
 from gcig._validation import InputError, check_features, match_columns
+from gcig.adapters.base import Task
+from gcig.adapters.booster_files import load_safely
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
+# Objectives, or their first letters, of models that predict numbers: those of XGBoost, then of LightGBM.
+_OF_NUMBERS = (
+    *("reg:", "count:", "survival:", "rank:"),
+    *("regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "lambdarank"),
+)
 _HEAD_BYTES = 4096  # enough to recognise a file
-_OPENING_SECONDS = 300  # the most that XGBoost may take to open a file
 
 
 def booster_kind(path: Path) -> str | None:
     """Return the library whose native file this is, recognised by its first bytes; None for other files."""
-    head = _head(path)
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
     if head.startswith(b"CBM1"):
         return "catboost"
     if head.startswith(b"tree\n"):
@@ -34,63 +40,20 @@ def booster_kind(path: Path) -> str | None:
     return None
 
 
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEAD_BYTES)
-
-
 def open_booster(path: Path, kind: str) -> Any:
     """Open a native file with its library."""
     name = _LIBRARIES[kind]
-    try:
-        library = import_module(kind)
-    except ImportError as error:
+    if find_spec(kind) is None:
         raise InputError(
             f"{path} is a model of {name}, which is not installed. Install it: pip install {kind}."
-        ) from error
+        )
     try:
-        if kind == "xgboost":
-            _try_in_another_process(path)
-            return library.Booster(model_file=str(path))
-        if kind == "lightgbm":
-            model = library.Booster(model_str=_lightgbm_text(path))
-            booster_categories(model)  # fails if what it describes is damaged
-            return model
-        written = "cbm" if _head(path).startswith(b"CBM1") else "json"
-        if written == "json":
-            json.loads(path.read_bytes())  # CatBoost opens a truncated file as an empty model
-        return library.CatBoostClassifier().load_model(str(path), format=written)
+        return load_safely(path, kind)
     except Exception as error:  # each library has its own errors
         raise InputError(
             f"{path} could not be opened as a model of {name} ({type(error).__name__}): the file is damaged, "
             f"or another version of {name} wrote it. Save the model again with the installed version."
         ) from error
-
-
-def _try_in_another_process(path: Path) -> None:
-    """Raise an error if XGBoost cannot open a file in its binary format, whose damage can crash the process.
-
-    The other process imports packages from where they are installed, not from the current folder.
-    """
-    if not _head(path).startswith(b'{"'):  # otherwise JSON, whose damage XGBoost reports
-        words = [sys.executable, "-P", "-c", "import sys, xgboost; xgboost.Booster(model_file=sys.argv[1])"]
-        done = subprocess.run([*words, str(path)], capture_output=True, timeout=_OPENING_SECONDS)
-        if done.returncode:
-            raise ValueError(f"the process that opened it ended with {done.returncode}")
-
-
-def _lightgbm_text(path: Path) -> str:
-    """Return the text of a LightGBM model; raise an error if its trees would make LightGBM crash or loop."""
-    text = path.read_text("utf-8")
-    for tree in text.split("\nTree=")[1:]:
-        fields = dict(line.partition("=")[::2] for line in tree.splitlines())
-        if (leaves := int(fields["num_leaves"])) > 1:
-            children = map(int, f"{fields['left_child']} {fields['right_child']}".split())
-            if sorted(children) != [*range(-leaves, 0), *range(1, leaves - 1)]:
-                raise ValueError("a tree in which not every node below the root has one parent")
-    # LightGBM crashes if it cannot read a parameter of training, which is not needed. With the sizes of its
-    # trees, it would read them in parallel, and an error would abort the process.
-    return re.sub(r"^tree_sizes=.*\n|^parameters:\n(?s:.*)^end of parameters\n", "", text, flags=re.MULTILINE)
 
 
 def booster_columns(model: Any) -> tuple[str, ...] | None:
@@ -123,24 +86,29 @@ def booster_categories(model: Any) -> list[int]:
     return [i for i, name in enumerate(model.feature_name()) if infos.get(name, {}).get("values")]
 
 
-def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
-    """Return the prediction of a native LightGBM or XGBoost model of a table; None for other models."""
+def native_booster(model: Any) -> tuple[Callable[[Any], Any], Task] | None:
+    """Return the prediction of a native LightGBM or XGBoost model, and its task; None for other models."""
     home = type(model).__module__.partition(".")[0]
     if not _is_native(model) or home not in ("lightgbm", "xgboost"):
         return None
     categories, names = booster_categories(model), booster_columns(model)
     if home == "xgboost":
+        task = _task_of(json.loads(model.save_config())["learner"]["objective"]["name"])
         xgboost = import_module("xgboost")
         if categories and not hasattr(model, "get_categories"):
             raise InputError(
                 "model: it has columns of categories, whose order this version of XGBoost does not record. "
                 "Install XGBoost 3.1.1 or later, train the model again and save it."
             )
-        return lambda X: model.predict(
-            xgboost.DMatrix(
-                _with_levels(_prepared(X, names, categories), model), enable_categorical=bool(categories)
-            )
-        )
+
+        def predict_by_xgboost(X: Any) -> Any:
+            table = _with_levels(_prepared(X, names, categories), model)
+            rows = xgboost.DMatrix(table, enable_categorical=bool(categories))
+            if task != "classes":
+                return model.predict(rows)
+            return softmax(model.predict(rows, output_margin=True), axis=1)  # "multi:softmax" gives classes
+
+        return predict_by_xgboost, task
     expected = len(model.pandas_categorical or ())
 
     def predict(X: Any) -> Any:
@@ -154,7 +122,14 @@ def booster_prediction(model: Any) -> Callable[[Any], Any] | None:
                 )
         return model.predict(table)
 
-    return predict
+    return predict, _task_of(model.dump_model(num_iteration=1).get("objective", ""))
+
+
+def _task_of(objective: str) -> Task:
+    """Return the task of an objective of XGBoost or LightGBM; a custom one is taken for two classes."""
+    if objective.startswith("multi"):
+        return "classes"
+    return "number" if objective.startswith(_OF_NUMBERS) and objective != "reg:logistic" else "binary"
 
 
 def _with_levels(table: Any, model: Any) -> Any:

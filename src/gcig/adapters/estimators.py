@@ -1,14 +1,16 @@
-"""Fitted estimators with gradients: those of this package, linear classifiers of scikit-learn, and pipelines.
+"""Fitted estimators with gradients: those of this package, linear models of scikit-learn, and pipelines.
 
 A pipeline whose steps transform each column separately (scalers, imputers, one-hot encoders, column
-transformers of these) and whose last step is a linear classifier or an estimator of this package is explained
+transformers of these) and whose last step is a linear model or an estimator of this package is explained
 by integrated gradients on the transformed columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
@@ -18,9 +20,11 @@ from gcig._validation import InputError, check_features
 from gcig.adapters.base import (
     DifferentiableModel,
     Outputs,
+    Task,
     call_with_groups,
     class_codes,
     default_names,
+    is_regression,
     numeric_rows,
 )
 from gcig.adapters.modules import Scored
@@ -92,16 +96,21 @@ class GcigModel(DifferentiableModel):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LinearModel(DifferentiableModel):
-    """A linear classifier of scikit-learn with two classes, on numeric rows."""
+    """A linear classifier or regressor of scikit-learn, on numeric rows."""
 
     kind: str = "linear classifier"
 
     @staticmethod
     def fits(model: Any) -> bool:
-        """Return whether the model is linear in its inputs and has one score."""
+        """Return whether the model is linear in its inputs, with one score, or one per class."""
         shape: tuple[int, ...] = getattr(getattr(model, "coef_", None), "shape", ())
-        binary = len(getattr(model, "classes_", ())) == 2
-        return binary and shape[:-1] in ((1,), ()) and len(shape) > 0 and hasattr(model, "intercept_")
+        if not shape or not hasattr(model, "intercept_"):
+            return False
+        n_classes = len(getattr(model, "classes_", ()))
+        if n_classes > 2:
+            return shape[:-1] == (n_classes,) and _is_linear(model, model.decision_function)
+        one = shape[:-1] in ((1,), ())
+        return one and (n_classes == 2 or (is_regression(model) and _is_linear(model, model.predict)))
 
     @classmethod
     def wrap(cls, model: Any) -> "LinearModel":
@@ -109,19 +118,24 @@ class LinearModel(DifferentiableModel):
         named = getattr(model, "feature_names_in_", None)
         names = default_names(np.shape(model.coef_)[-1]) if named is None else tuple(map(str, named))
         weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
-        linear = nn.Linear(weights.shape[1], 1, dtype=torch.float64)
+        linear = nn.Linear(weights.shape[1], len(weights), dtype=torch.float64)
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weights))
-            linear.bias.fill_(float(np.ravel(model.intercept_)[0]))
+            linear.bias.copy_(torch.from_numpy(np.ravel(model.intercept_).astype(np.float64)))
+        classes, probabilistic = getattr(model, "classes_", None), hasattr(model, "predict_proba")
+        task: Task = "number" if classes is None else "binary" if len(classes) == 2 else "classes"
+        module = linear if task == "classes" else nn.Sequential(linear, nn.Flatten(0))
         return cls(
             model=model,
-            module=nn.Sequential(linear, nn.Flatten(0)).requires_grad_(False).eval(),
+            task=task,
+            module=module.requires_grad_(False).eval(),
             columns=names,
             origin=np.arange(len(names)),
             original_names=names,
-            classes=np.asarray(model.classes_),
-            probabilistic=hasattr(model, "predict_proba"),
-            threshold=0.5 if hasattr(model, "predict_proba") else np.nan,
+            classes=None if classes is None else np.asarray(classes),
+            probabilistic=probabilistic,
+            threshold=0.5 if probabilistic else np.nan,
+            kind="linear regression" if task == "number" else cls.kind,
         )
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (rows are taken as given)
@@ -129,19 +143,31 @@ class LinearModel(DifferentiableModel):
         return numeric_rows(X, torch.float64)[0]
 
     def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
-        """Return the probabilities of the classifier, or its decision function if it has none."""
+        """Return the probabilities of the classifier, or its decision function if it has none, or numbers."""
         if self.probabilistic:
-            return np.asarray(self.model.predict_proba(X))[:, 1]
-        return self.logits(self.encode(X, sensitive_features) if encoded is None else encoded)
+            found = np.asarray(self.model.predict_proba(X))
+            return found[:, 1] if self.task == "binary" else found
+        return self.outputs(self.encode(X, sensitive_features) if encoded is None else encoded)
 
-    def decisions(self, X: Any, *_: Any) -> Floats:
-        """Return the decisions of the classifier."""
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:
+        """Return the decisions of the classifier, or the predicted numbers."""
+        if self.task == "number":
+            return super().decisions(X, sensitive_features, encoded, scores)
         return class_codes(self.model.predict(X), self.classes)
+
+
+def _is_linear(model: Any, method: Callable[[Any], Any]) -> bool:
+    """Return whether a method of a model gives a linear function of rows with the model's coefficients."""
+    weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+    rows = np.random.default_rng(0).normal(size=(4, weights.shape[1]))
+    named = getattr(model, "feature_names_in_", None)
+    found = np.asarray(method(rows if named is None else pd.DataFrame(rows, columns=named)))
+    return np.allclose(found.reshape(4, -1), rows @ weights.T + model.intercept_)
 
 
 # What a pipeline has in common with its last step.
 _OF_LAST_STEP = (
-    *("classes", "groups", "baselines", "baseline_counts", "blocks", "probabilistic", "threshold"),
+    *("task", "classes", "groups", "baselines", "baseline_counts", "blocks", "probabilistic", "threshold"),
 )
 
 

@@ -24,8 +24,8 @@ from gcig.core.definition import Definition
 from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import evaluating
 from gcig.core.quadrature import Integration, training_integration
-from gcig.core.shapley import ALWAYS_EXACT, Levels, is_exact, shapley_values
 from gcig.core.shapley import Advance as Advance
+from gcig.core.shapley import Levels, count_points, is_exact, shapley_values
 
 Centre = Callable[[Tensor], Tensor]
 _BYTES_AT_ONCE = 32 * 2**20  # of attributions relative to members, before they are averaged
@@ -69,9 +69,7 @@ class Budget:
     offset_rows: int = 2048  # members of each cell whose scores are compared with that of its reference
     importance_rows: int = 512  # rows for faithfulness
     exchanged_rows: int = 2048  # rows for the attribute effect
-    describes_others: bool = True  # whether a page describes more rows than the most affected, and neighbours
-    exact_points: int = ALWAYS_EXACT  # evaluations per row and group that suffice to enumerate all coalitions
-    max_levels: int = 256  # levels of all columns with a control variate, which costs an evaluation per row
+    reference_draws: int = 256  # rows whose mean score is that of a reference with categories
 
     def coarsen(self, definition: Definition) -> Definition:
         """Return the definition with the number of steps that shuffles use."""
@@ -228,6 +226,7 @@ class GradientExplainer(Explainer):
 
 
 CLIP = 0.001  # probabilities are kept this far from 0 and 1, where the logit is infinite
+_MAX_LEVELS = 256  # of all columns with a control variate, which costs one score per row and level
 _ROUNDING = 1e-12  # attributions below this share of the largest score are rounding errors
 
 
@@ -241,6 +240,11 @@ def clipped_logits(probabilities: Floats) -> Floats:
     return np.asarray(np.log(inside) - np.log1p(-inside))
 
 
+def clipped_logs(probabilities: Floats) -> Floats:
+    """Return the logarithms of probabilities of classes (n, K) that are clipped to [0.001, 0.999]."""
+    return np.asarray(np.log(np.clip(probabilities, CLIP, 1 - CLIP)))
+
+
 @dataclass(frozen=True, eq=False)
 class ShapleyExplainer(Explainer):
     """Shapley values of a score that is a function of a table."""
@@ -250,7 +254,24 @@ class ShapleyExplainer(Explainer):
     score: Callable[[Any], Floats]  # of a table: probabilities of label 1, or any score
     probabilistic: bool = True
     seed: int = 0  # of orders and draws; a row has the same ones under all references
-    budget: Budget = SHAPLEY_BUDGET
+
+    @property
+    def budget(self) -> Budget:
+        """Fewer rows and draws than for models with gradients."""
+        return SHAPLEY_BUDGET
+
+    @property
+    def n_controlled_levels(self) -> int:
+        """The most levels for which the score of each explained row is computed."""
+        return min(self.encoding.n_levels, _MAX_LEVELS)
+
+    def count_pairs(self, definition: Definition) -> int:
+        """Return the number of antithetic pairs of orders that a definition asks for."""
+        return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
+
+    def count_points(self, pairs: int, *, random: bool) -> int:
+        """Return the most scores per row and reference; ``random`` if references are drawn."""
+        return count_points(len(self.encoding.names), pairs, random=random)
 
     def attribute(
         self,
@@ -266,7 +287,7 @@ class ShapleyExplainer(Explainer):
         return self._explain(
             rows,
             lambda uniforms: self.encoding.draw(means, uniforms),
-            n_pairs=self._pairs(definition),
+            n_pairs=self.count_pairs(definition),
             random=self.encoding.random,
             levels=self._levels(means),
             rng=np.random.default_rng(self.seed),
@@ -309,8 +330,7 @@ class ShapleyExplainer(Explainer):
             return scores
 
         entries = self.encoding.entries(np.asarray(rows, dtype=np.float64))
-        exact = self.budget.exact_points
-        found = shapley_values(value, entries, draw, always=exact, **settings)
+        found = shapley_values(value, entries, draw, **settings)
 
         def rounded(values: Floats) -> Tensor:
             """Set rounding errors to zero, or rows without any attribution would count as explained."""
@@ -324,7 +344,7 @@ class ShapleyExplainer(Explainer):
         )
 
     def _levels(self, means: Floats) -> list[Levels]:
-        """Return the categorical columns with the fewest levels, within the budget."""
+        """Return the categorical columns with the fewest levels, up to a limit in all."""
         found, total = [], 0
         frequencies = self.encoding.frequencies(means)
         # A model may reject levels that never occur.
@@ -332,30 +352,25 @@ class ShapleyExplainer(Explainer):
         for column in sorted(occurring, key=lambda column: len(occurring[column])):
             places = occurring[column]
             total += len(places)
-            if total > self.budget.max_levels:
+            if total > _MAX_LEVELS:
                 break
             found.append(Levels(column, places.astype(np.float64), frequencies[column][:, places]))
         return found
 
     def resolve(self, rows: Rows, labels: Codes, baselines: Rows, definition: Definition) -> Definition:  # noqa: ARG002 (nothing is tried)
         """Fix the number of pairs; attributions are always on original columns."""
-        return replace(definition, n_steps=self._pairs(definition), columns="original")
+        return replace(definition, n_steps=self.count_pairs(definition), columns="original")
 
     def refine(self, definition: Definition) -> Definition | None:
         """Double the pairs, unless all coalitions are enumerated."""
-        pairs = self._pairs(definition)
-        exact = self._enumerates(pairs, random=False) and not self.encoding.random
+        pairs = self.count_pairs(definition)
+        exact = not self.encoding.random and is_exact(len(self.encoding.names), pairs, random=False)
         return None if exact else replace(definition, n_steps=2 * pairs)
-
-    def _enumerates(self, pairs: int, *, random: bool) -> bool:
-        return is_exact(len(self.encoding.names), pairs, random=random, always=self.budget.exact_points)
-
-    def _pairs(self, definition: Definition) -> int:
-        return definition.n_steps if isinstance(definition.n_steps, int) else self.budget.pairs
 
     def describe(self, definition: Definition) -> dict[str, Any]:
         """Return the definition with the way of sampling in place of a rule of integration."""
-        exact = self._enumerates(self._pairs(definition), random=self.encoding.random)
+        pairs = self.count_pairs(definition)
+        exact = is_exact(len(self.encoding.names), pairs, random=self.encoding.random)
         return {**definition.to_dict(), "rule": "all coalitions" if exact else "antithetic permutations"}
 
 

@@ -1,20 +1,19 @@
-"""Torch modules that map float rows to one logit per row."""
+"""Torch modules that map float rows to one logit or number per row, or to one logit per class."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcig._arrays import Rows
 from gcig._validation import InputError, check_features
-from gcig.adapters.base import DifferentiableModel, default_names, numeric_rows
+from gcig.adapters.base import DifferentiableModel, Task, default_names, numeric_rows
 from gcig.adapters.explainers import first_parameter, to_tensor
-from gcig.adapters.origin import column_origin, probe_origin
+from gcig.adapters.origin import column_origin
 from gcig.core.columns import spread_origin
 from gcig.core.modules import Score, evaluating
 
@@ -51,6 +50,7 @@ class TorchModel(DifferentiableModel):
         X: Any,
         score: Score | None,
         *,
+        task: Task | None = None,
         preprocess: Any = None,
         origin: Any = None,
         original_names: Sequence[str] | None = None,
@@ -68,19 +68,25 @@ class TorchModel(DifferentiableModel):
             steps.insert(0, nn.Unflatten(1, rows.shape[1:]))
         exported = any(isinstance(part, torch.fx.GraphModule) for part in model.modules())
         fixed = " If it was exported for a fixed number of rows, use dynamic_shapes=({0: Dim.AUTO},)."
-        n_dimensions = check_output(
+        width = check_output(
             nn.Sequential(*steps),
             flat[[0, -1]],
             argument="model",
             columns="Pass the columns that it was trained with (the shell leaves out others with --drop), or "
             f"preprocess=, a function from the table to the module's inputs.{fixed if exported else ''}",
             score="Pass score=, a function from output to logit, such as lambda out: out[:, 1] - out[:, 0].",
+            least_classes=None if task in ("binary", "number") else 2 if task == "classes" else 3,
         )
-        if n_dimensions == 2:
+        if width == 1:
             steps.append(nn.Flatten(0))
+        if task == "classes" and not width > 1:
+            raise InputError(
+                "is 'classes', but the module gives one output per row. Give it one logit per class.",
+                argument="task",
+            )
         module = steps[0] if len(steps) == 1 else nn.Sequential(*steps)
         if origin is None:
-            groups, originals = _original_columns(preprocess, X, rows.ndim, names)
+            groups, originals = _original_columns(preprocess, X, names)
         else:
             groups = spread_origin(torch.as_tensor(origin).cpu(), torch.Size(rows.shape[1:])).numpy()
             originals = default_names(int(groups.max()) + 1)
@@ -89,6 +95,9 @@ class TorchModel(DifferentiableModel):
         # A new Sequential does not change the mode of its parts.
         return cls(
             model=model,
+            task=task or ("classes" if width > 1 else "binary"),
+            probabilistic=task != "number",
+            threshold=0.5 if task != "number" else np.nan,
             module=module,
             columns=names,
             origin=groups,
@@ -135,18 +144,15 @@ def _prepared(X: Any, prepare: Preprocess | None) -> Any:
 
 
 def _original_columns(
-    preprocess: Any, X: Any, ndim: int, names: tuple[str, ...]
+    preprocess: Any, X: Any, names: tuple[str, ...]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return the column of the table that each entry of a row came from, if that can be determined."""
-    origin, table = None, X
     if hasattr(preprocess, "transform"):
         table = check_features(X)
         origin = column_origin(preprocess, table.shape[1])
-    elif preprocess is not None and ndim == 2 and isinstance(X, pd.DataFrame):
-        origin = probe_origin(lambda few: np.asarray(_prepared(few, preprocess)), X)
-    if origin is None or len(origin) != len(names):
-        return np.arange(len(names)), names
-    return origin, tuple(map(str, table.columns))
+        if origin is not None and len(origin) == len(names):
+            return origin, tuple(map(str, table.columns))
+    return np.arange(len(names)), names
 
 
 def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
@@ -158,12 +164,19 @@ def _checked_names(names: Sequence[str], n_groups: int) -> tuple[str, ...]:
 
 
 def check_output(
-    module: nn.Module, rows: Rows, *, argument: str, columns: str, score: str, n_outputs: int = 1
+    module: nn.Module,
+    rows: Rows,
+    *,
+    argument: str,
+    columns: str,
+    score: str,
+    least_classes: int | None = None,
 ) -> int:
-    """Check that a module gives `n_outputs` differentiable outputs; return the dimensions of its output.
+    """Check that a module gives one differentiable logit per row; return the width of its output.
 
-    Messages name the module by ``argument``. ``columns`` and ``score`` say what to do if the module does not
-    take the rows, and if it does not give one logit per row.
+    The width is 0 for the shape (n,), and K for (n, K). Several logits per row, one per class, are accepted
+    if there are `least_classes` or more. Messages name the module by ``argument``. ``columns`` and ``score``
+    say what to do if the module does not take the rows, and if it does not give one logit per row.
     """
     inputs = to_tensor(rows, module).requires_grad_()
     with evaluating(module), torch.enable_grad():
@@ -176,12 +189,9 @@ def check_output(
                 argument=argument,
             ) from error
         found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        if n_outputs > 1 and found != (len(rows), n_outputs):
-            raise InputError(
-                f"must give one logit per class, shape (n, {n_outputs}), but gave {found} for {len(rows)} rows.",
-                argument=argument,
-            )
-        if n_outputs == 1 and found not in ((len(rows),), (len(rows), 1)):
+        several = isinstance(output, Tensor) and output.ndim == 2 and len(output) == len(rows)
+        several = several and least_classes is not None and output.shape[1] >= least_classes
+        if not several and found not in ((len(rows),), (len(rows), 1)):
             raise InputError(
                 f"must give one logit per row, shape (n,) or (n, 1), but gave {found} for {len(rows)} rows. "
                 f"{score}",
@@ -196,4 +206,4 @@ def check_output(
             "argmax from its forward, or use the part of it that gives the logit.",
             argument=argument,
         )
-    return int(output.ndim)
+    return 0 if output.ndim == 1 else int(output.shape[1])

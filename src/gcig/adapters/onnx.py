@@ -1,4 +1,4 @@
-"""Classifiers in the ONNX format; they need onnxruntime."""
+"""Models in the ONNX format; they need onnxruntime."""
 
 import json
 from functools import cache
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gcig._tables import listed, rename_as
 from gcig._validation import InputError, check_features
+from gcig.adapters.base import Task
 
 _TYPES: dict[str, Any] = {
     "tensor(float)": np.float32,
@@ -40,13 +41,13 @@ def _bounded_options() -> Any:
 
 
 class OnnxClassifier:
-    """An ONNX session that returns probabilities, from the content of an ``.onnx`` file.
+    """An ONNX session that returns probabilities or numbers, from the content of an ``.onnx`` file.
 
     The model has either one input that takes all columns, or one input per column, named after it. The
     probabilities are the output with "prob" in its name, or the only floating-point output: (n,), (n, 1), (n,
-    2), or a mapping from class to probability per row. If the model also returns labels and its classes are
-    known, the labels are its decisions. ``feature_names_in_`` is None if one input takes all columns,
-    ``classes`` if the file does not name the two classes; ``threshold`` is NaN if the file has none.
+    2) or (n, K), or a mapping from class to probability per row. If the model also returns labels and its
+    classes are known, the labels are its decisions. ``feature_names_in_`` is None if one input takes all
+    columns, ``classes`` if the file does not name them; ``threshold`` is NaN if the file has none.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -76,6 +77,14 @@ class OnnxClassifier:
         self.classes = np.array(json.loads(notes["gcig_classes"])) if "gcig_classes" in notes else None
         if self.classes is None:
             self.classes = _classes_of_nodes(content)
+
+    @property
+    def task(self) -> Task:
+        """Several classes if the file names them or has as many outputs; two otherwise, even for numbers."""
+        node = next(each for each in self.session.get_outputs() if each.name == self.output)
+        widths = [size for size in (node.shape or [])[1:] if isinstance(size, int)]
+        n_classes = max(*widths, 0 if self.classes is None else len(self.classes), 0, 0)
+        return "classes" if n_classes > 2 else "binary"
 
     @property
     def decides(self) -> bool:
@@ -112,8 +121,9 @@ class OnnxClassifier:
         """Return the model's probabilities for a table or an array."""
         answer = self._run(self.output, X)
         if isinstance(answer, list) and answer and isinstance(answer[0], dict):
-            second = sorted(answer[0])[-1]
-            return np.array([row[second] for row in answer], dtype=np.float64)
+            names = sorted(answer[0]) if self.classes is None else self.classes.tolist()
+            chosen = names if len(names) > 2 else names[-1:]
+            return np.array([[row[name] for name in chosen] for row in answer], dtype=np.float64)
         return np.asarray(answer, dtype=np.float64)
 
     def _run(self, output: str | None, X: Any) -> Any:
@@ -186,7 +196,7 @@ def _entries(column: "pd.Series[Any]", kind: Any) -> NDArray[Any]:
 
 
 def _classes_of_nodes(content: bytes) -> NDArray[Any] | None:
-    """Return the two classes that a classifier node names; None if there is none, or without onnx."""
+    """Return the classes that a classifier node names; None if there is none, or without onnx."""
     try:
         onnx = import_module("onnx")
     except ImportError:
@@ -195,6 +205,6 @@ def _classes_of_nodes(content: bytes) -> NDArray[Any] | None:
         for attribute in node.attribute:
             if attribute.name.startswith("classlabels_"):
                 found = [*attribute.ints, *(text.decode() for text in attribute.strings)]
-                if len(found) == 2:
+                if len(found) >= 2:
                     return np.array(found)
     return None

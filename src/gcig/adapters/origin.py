@@ -1,6 +1,6 @@
 """The original column that each column of a transformed table came from, and the columns of categories."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 from gcig.adapters.boosters import booster_categories
 
 Origin = NDArray[np.int64]
-_PROBE_ROWS = 1000  # enough to see the rarer categories of a column
-_MAX_PROBED_COLUMNS = 500  # each costs one call of the user's function
 
 
 def column_origin(transformer: Any, n_inputs: int) -> Origin | None:
@@ -42,36 +40,6 @@ def column_origin(transformer: Any, n_inputs: int) -> Origin | None:
     if isinstance(transformer, FunctionTransformer):  # scikit-learn turns "passthrough" into one
         separate = transformer.func is None or transformer.feature_names_out == "one-to-one"
     return np.arange(n_inputs) if separate else None
-
-
-def probe_origin(function: Callable[[Any], NDArray[Any]], table: pd.DataFrame) -> Origin | None:
-    """Return the origin of the outputs of a function from a table to rows (n, outputs), by trying it.
-
-    The entries of one column at a time are exchanged between rows, and the outputs that change came from it.
-    None if an output mixes several columns, or if the function does not repeat its outputs. An output that
-    never changes has no part in any reason, and is counted with the output before it.
-
-    >>> table = pd.DataFrame({"pay": [1.0, 2.0, 3.0], "job": ["a", "b", "b"]})
-    >>> probe_origin(lambda t: np.stack([t["job"] == "a", t["job"] == "b", t["pay"]], axis=1), table)
-    array([1, 1, 0])
-    """
-    few = table.iloc[np.unique(np.linspace(0, len(table) - 1, _PROBE_ROWS).astype(int))]
-    before = function(few)
-    if before.ndim != 2 or table.shape[1] > _MAX_PROBED_COLUMNS or (function(few) != before).any():
-        return None
-    order = np.random.default_rng(0).permutation(len(few))
-    origin = np.full(before.shape[1], -1)
-    for position, name in enumerate(few.columns):
-        exchanged = few.assign(**{name: few[name].take(order).set_axis(few.index)})
-        changed = (function(exchanged) != before).any(axis=0)
-        if (origin[changed] >= 0).any():
-            return None
-        origin[changed] = position
-    known = np.flatnonzero(origin >= 0)
-    if not len(known):
-        return None
-    before_each = known[np.maximum(np.searchsorted(known, np.arange(len(origin)), side="right") - 1, 0)]
-    return np.asarray(origin[before_each], dtype=np.int64)
 
 
 def _one_hot_widths(encoder: OneHotEncoder) -> list[int]:

@@ -7,7 +7,7 @@ from sklearn.pipeline import Pipeline
 from torch import nn
 
 from gcig._validation import InputError
-from gcig.adapters.base import AdaptedModel
+from gcig.adapters.base import AdaptedModel, Task
 from gcig.adapters.black_boxes import adapt_black_box
 from gcig.adapters.estimators import DifferentiablePipeline, GcigModel, LinearModel
 from gcig.adapters.modules import TorchModel
@@ -18,6 +18,7 @@ def adapt(
     model: Any,
     X: Any = None,
     *,
+    task: Task | None = None,
     score: Score | None = None,
     preprocess: Any = None,
     origin: Any = None,
@@ -29,18 +30,21 @@ def adapt(
     They also take the wrapped model in place of the model; call this function for options of its own.
 
     Models with gradients are explained by integrated gradients: estimators of this package, torch modules,
-    linear classifiers of scikit-learn, and pipelines that encode each column separately and end in an
-    estimator of this package or a linear classifier. All other models are explained by Shapley values of the
+    linear models of scikit-learn, and pipelines that encode each column separately and end in an estimator
+    of this package or a linear model. All other models are explained by Shapley values of the
     logit on the original columns.
 
     Parameters
     ----------
-    model : a fitted estimator of this package; a torch module over float rows that gives one logit per row; a
-        fitted scikit-learn classifier or pipeline of two classes; boosted trees of XGBoost, LightGBM or
-        CatBoost; an `OnnxClassifier`; a `RemoteModel`; or a function from rows to probabilities,
-        (n,) or (n, 2). A fitted search over parameters stands for its best estimator.
+    model : a fitted estimator of this package; a torch module over float rows that gives one logit per row,
+        or one per class; a fitted scikit-learn classifier, regressor or pipeline; boosted trees of XGBoost,
+        LightGBM or CatBoost; an `OnnxClassifier`; or a function from rows to probabilities, (n,), (n, 2) or
+        (n, K). A fitted search over parameters stands for its best estimator.
     X : the rows that the model is applied to, from which column names and types are learned. Linear
         classifiers and estimators of this package know their columns and do not need it.
+    task : what the model predicts: one of two classes ("binary"), one of several ("classes") or a number
+        ("number"). Needed if the model does not say so: a function, an ONNX file or a torch module that does
+        not choose between two classes. Evaluations and audits take models of two classes.
     score : for a torch module with another output: a function from its output to one logit per row.
     preprocess : for a torch module: a function from the table to the rows that it takes, or a fitted
         transformer. If a transformer treats columns separately, attributions are added up over the columns
@@ -75,14 +79,40 @@ def adapt(
                 argument="model",
             )
         return model
-    model = _unwrap(model)
+    found = _adapt(_unwrap(model), X, task, score, module_options, reference)
+    if task is not None and found.task != task:
+        raise InputError(
+            f"is {task!r}, but that of this {type(found.model).__name__} is {found.task!r}. Leave it out.",
+            argument="task",
+        )
+    return found
+
+
+def adapt_binary(model: Any, X: Any = None, **options: Any) -> AdaptedModel:
+    """Wrap a model of two classes, as `adapt` does; raise an error for any other."""
+    found = adapt(model, X, **options)
+    if found.task != "binary":
+        what = "predicts numbers" if found.task == "number" else "chooses between several classes"
+        if found.classes is not None:
+            what = f"has {len(found.classes)} classes"
+        raise TypeError(
+            f"model: this {type(found.model).__name__} {what}, but only models with two classes are "
+            "supported. Pass a function from rows to the probability of one class, or score= for a module."
+        )
+    return found
+
+
+def _adapt(
+    model: Any, X: Any, task: Task | None, score: Score | None, module_options: dict[str, Any], reference: Any
+) -> AdaptedModel:
+    given = [name for name, value in module_options.items() if value is not None]
     if GcigModel.fits(model) and not given:
         return GcigModel.wrap(model)
     if isinstance(model, nn.Module):
-        return TorchModel.wrap(model, X, score, **module_options)
+        return TorchModel.wrap(model, X, score, task=task, **module_options)
     if given:
         remedy = "Leave it out: other models are explained by the columns of their table."
-        if preprocess is not None:
+        if given[0] == "preprocess":
             remedy = "Pass a pipeline that starts with the preprocessing, or a function that applies both."
         raise InputError(
             f"is for torch modules, but the model is a {type(model).__name__}. {remedy}", argument=given[0]
@@ -91,7 +121,7 @@ def adapt(
         return LinearModel.wrap(model)
     if (pipeline := DifferentiablePipeline.of(model, X)) is not None:
         return pipeline
-    return adapt_black_box(model, [X] if reference is None else [X, reference])
+    return adapt_black_box(model, [X] if reference is None else [X, reference], task)
 
 
 def _unwrap(model: Any) -> Any:

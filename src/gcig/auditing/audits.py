@@ -12,7 +12,7 @@ from gcig._arguments import check_argument
 from gcig._files import hash_file
 from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
-from gcig.adapters import OnnxClassifier, adapt
+from gcig.adapters import OnnxClassifier, adapt_binary
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.findings import run_audit
 from gcig.auditing.result import AuditResult
@@ -46,6 +46,7 @@ def audit(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
+    max_calls: int | None = None,
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,
@@ -88,7 +89,10 @@ def audit(
         if the model has no gradients.
     max_rows_explained : int, optional
         Explain a random sample of this many rows. By default all rows, or 1,000 if the model has no
-        gradients. Figures relative to members are measured on 1,000 rows at most.
+        gradients. Figures relative to members are measured on 1,000 of these at most.
+    max_calls : int, optional
+        The most rows that a model without gradients may be called with. The audit says the number before it
+        starts (with ``progress``), and raises an error if it is larger.
     progress : bool
         Whether to report progress on standard error.
     robustness : bool
@@ -135,7 +139,8 @@ def audit(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
     def prepare(model: Any, identifiers: Sequence[Any] | None = None) -> Audited:
-        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        table = reference_table(reference)
+        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
         given, names = reference_source(adapted, reference)
         rows = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
         return Audited(adapted, rows, given)
@@ -192,6 +197,7 @@ def audit_file(
     n_shuffles: int | None = None,
     random_state: int = 0,
     max_rows_explained: int | None = None,
+    max_calls: int | None = None,
     progress: bool = False,
     robustness: bool = False,
     other: Any = None,
@@ -293,7 +299,7 @@ def audit_file(
     def prepare(model: Any, roles: Roles, id_column: str | None = None) -> Audited:
         prototype = schema.prototype(roles.inputs)
         given_rows = reference_table(reference)
-        adapted = adapt(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
+        adapted = adapt_binary(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
         given, names = reference_source(adapted, reference)
         return Audited(
             adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given

@@ -17,7 +17,7 @@ from gcig._files import write_if_named
 from gcig._tables import level_name, listed
 from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
-from gcig.adapters import AdaptedModel, RemoteModel, adapt
+from gcig.adapters import AdaptedModel, adapt_binary
 from gcig.adapters.base import last_step
 from gcig.auditing.audits import columns_of, open_for_model
 from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, add_neighbours, protected_columns
@@ -122,10 +122,8 @@ def explain(
     given = reference_table(reference)
     rows = _as_table(rows, given)
     first, second = (rows, None) if given is None else (given, rows)
-    adapted = adapt(model, first, score=score, preprocess=preprocess, reference=second)
+    adapted = adapt_binary(model, first, score=score, preprocess=preprocess, reference=second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
-    if isinstance(model, RemoteModel):
-        model.begin()
     known = _References.of(adapted, reference, min_cell, random_state)
     inputs = adapted.encode(rows, sensitive_features)
     outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=threshold)

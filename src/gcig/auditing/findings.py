@@ -1,7 +1,5 @@
 """One audit from end to end: two passes over the rows, the comparison with chance, and the record."""
 
-import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -10,9 +8,10 @@ import numpy as np
 
 from gcig._progress import progress
 from gcig._validation import Groups, InputError, find_proxy_columns
-from gcig.adapters import AdaptedModel, within_budget
+from gcig.adapters import AdaptedModel
 from gcig.adapters.base import DifferentiableModel
 from gcig.auditing.audit_change import compare_audits
+from gcig.auditing.calls import announce_calls
 from gcig.auditing.figures import (
     GcigFigures,
     NullDistribution,
@@ -35,7 +34,6 @@ from gcig.metrics.trust import measure_trust
 from gcig.records import Robustness
 from gcig.records.audit import AuditRecord, GcigAudit, StabilityCheck, Verdict
 from gcig.records.base import UNDEFINED
-from gcig.records.formatting import count
 from gcig.training.runtime import one_thread
 
 # Networks up to this size are audited with one thread, because several mostly wait for each other: an audit
@@ -54,30 +52,12 @@ def run_audit(
             argument="definition",
         )
     options = replace(options, random_state=fixed_seed(options.random_state))
-    size = audited.source.n_rows, len(audited.source.group_names)
-    wanted: dict[str, Any] = {"robustness": options.robustness, "max_rows": options.max_rows_explained}
-    adapted, parts = within_budget(audited.adapted, *size, audit=True, **wanted)
-    if parts:
-        record = _run_within_budget(replace(audited, adapted=adapted), options, other, parts)
-    else:
-        with _fastest_threads(adapted):
-            record = _run_audit(audited, options, other)
+    for each in filter(None, (audited, other)):
+        announce_calls(each, options)
+    with _fastest_threads(audited.adapted):
+        record = _run_audit(audited, options, other)
     record = replace(record, verdict=write_verdict(record))
     return record if earlier is None else replace(record, change=compare_audits(earlier, record))
-
-
-def _run_within_budget(
-    audited: Audited, options: Options, other: Audited | None, parts: Mapping[str, int]
-) -> AuditRecord:
-    """Audit a remote model, whose row budget determines how much is explained; one bar counts rows sent."""
-    limited = replace(options, max_rows_explained=None, n_shuffles=None, progress=False)
-    total = sum(parts.values())
-    if options.progress:
-        shares = ", ".join(f"{part} {count(rows)}" for part, rows in parts.items())
-        print(f"This audit sends at most {count(total)} rows to the model: {shares}.", file=sys.stderr)
-    with progress(total, "rows sent", shown=options.progress) as advance:
-        audited.adapted.model.begin(advance)
-        return _run_audit(audited, limited, other)
 
 
 def _fastest_threads(adapted: AdaptedModel) -> AbstractContextManager[None]:
@@ -110,7 +90,8 @@ def _run_audit(audited: Audited, options: Options, other: Audited | None) -> Aud
         n_rows = outcome.confusion.n_rows
         published = n_rows[n_rows.sum(axis=1) >= options.min_cell]
         cut, n_draws = options.cut(adapted), options.n_bootstrap
-        trust = measure_trust(sums, first.sample, first.pool, streams, threshold=cut, n_bootstrap=n_draws)
+        counts: dict[str, Any] = {"n_bootstrap": n_draws, "max_rows": first.limit}
+        trust = measure_trust(sums, first.sample, first.pool, streams, threshold=cut, **counts)
         measured = figures.record(published.sum(axis=0))
         spread = dict(zip(comparison.columns, rows.quantiles(), strict=True))
         procedural = replace(
@@ -172,7 +153,8 @@ def _measure_robustness(
         if len(first.compared) < 2:
             return None
         comparison = first.compare(each.adapted, options.definition)
-        panels.append(measure_panel(comparison, first.sample, first.pool, streams, options.n_bootstrap))
+        rows = first.sample[: first.limit]
+        panels.append(measure_panel(comparison, rows, first.pool, streams, options.n_bootstrap))
     if len(panels) == 1:
         own = panels[0]["mean"]
         panels[0]["mean"] = replace(own, interval=headline.gcig, noise=headline.noise_floor.value)

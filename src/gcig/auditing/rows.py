@@ -257,8 +257,8 @@ class RowList:
         self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
         self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
         self._n_top = LISTED_ROWS if options.include_rows else _TOP_ROWS
-        describes_others = options.include_rows and comparison.adapted.explainer.budget.describes_others
-        self._n_others = max(0, _max_described(comparison) - self._n_top) if describes_others else 0
+        most = max_described(len(comparison.columns), len(comparison.compared))
+        self._n_others = max(0, most - self._n_top) if options.include_rows else 0
         self._top: list[ListedRow] = []
         self._others: list[ListedRow] = []
 
@@ -321,9 +321,9 @@ class RowList:
         return _sorted(list({row.position: row for row in [*self._others, *self._top]}.values()))
 
 
-def _max_described(comparison: Comparison) -> int:
-    size = len(comparison.columns) * len(comparison.compared) + _ROW_OVERHEAD
-    return max(_LEAST_ROWS, _MAX_ATTRIBUTIONS // size)
+def max_described(n_columns: int, n_groups: int) -> int:
+    """Return the number of rows that fit on a page."""
+    return max(_LEAST_ROWS, _MAX_ATTRIBUTIONS // (n_columns * n_groups + _ROW_OVERHEAD))
 
 
 def _spread(positions: Codes) -> Any:
@@ -363,7 +363,7 @@ def audit_rows(rows: RowList, source: Source, sample: EncodedRows, cell_sizes: C
     if not options.include_rows:
         return tuple(RowAudit(row.position, row.disparity) for row in listed)
     large = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
-    limit = _max_described(comparison)
+    limit = max_described(len(comparison.columns), len(comparison.compared))
     shown, others = large[:limit], large[limit:]
     if not shown:
         return ()
@@ -382,8 +382,7 @@ def audit_rows(rows: RowList, source: Source, sample: EncodedRows, cell_sizes: C
     known = np.stack([by_position[place].values for place in places], axis=1)
     described = describer.describe(part, part.predict(adapted, options.threshold), values=known)
     found, table = dict(zip(places, described, strict=True)), part.frame
-    # A limit on the rows sent to the model leaves none for neighbours.
-    if table is not None and adapted.explainer.budget.describes_others:
+    if table is not None:
         room = max(1, limit // (2 * len(describer.groups)))  # two neighbours per group
         most = [row.position for row in shown[:room]]
         near = add_neighbours(

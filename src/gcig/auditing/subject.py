@@ -24,7 +24,7 @@ from gcig._files import hash_file
 from gcig._tables import listed
 from gcig._validation import InputError, check_features
 from gcig._version import __version__
-from gcig.adapters import AdaptedModel, OnnxClassifier, RemoteModel
+from gcig.adapters import AdaptedModel, OnnxClassifier
 from gcig.adapters.boosters import booster_kind, open_booster
 from gcig.auditing.sources import Source
 from gcig.core.definition import Definition
@@ -182,6 +182,7 @@ class Options:
     n_shuffles: int | None = None
     random_state: int = 0
     max_rows_explained: int | None = None
+    max_calls: int | None = None
     progress: bool = False
     robustness: bool = False
     favourable: int = 1
@@ -241,7 +242,6 @@ def describe_subject(
             "numpy": np.__version__,
         },
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        rows_sent=adapted.model.measured if isinstance(adapted.model, RemoteModel) else None,
     )
 
 
@@ -260,7 +260,7 @@ def hash_model(model: Any) -> str | None:
     Return None if the content cannot be read, such as that of a service or a function.
     """
     model = model.model if isinstance(model, AdaptedModel) else model
-    if isinstance(model, RemoteModel) or inspect.isroutine(model):
+    if inspect.isroutine(model):
         return None
     if isinstance(model, NetworkClassifier):
         return fingerprint(*describe_model(model))

@@ -7,7 +7,7 @@ from gcig.records import Robustness
 from gcig.records.audit import MATERIAL, AuditRecord, GcigAudit, OutcomeAudit, Verdict
 from gcig.records.base import Interval
 from gcig.records.evaluation import describe_degeneracy
-from gcig.records.formatting import count, counted, describe_suppression, estimate, number, percent
+from gcig.records.formatting import counted, describe_suppression, estimate, number, percent
 from gcig.records.trust import TRUST_NUMBERS
 
 FOUR_FIFTHS = 0.8  # the four-fifths rule: the smallest selection rate is at least 4/5 of the largest
@@ -255,13 +255,6 @@ def _explanation_cautions(record: AuditRecord) -> list[str]:
     lines, found = [], record.procedural
     if found.sampled_rows is not None:
         lines.append(f"Reasons were computed for a random sample of {counted(found.sampled_rows, 'row')}.")
-    if record.subject.rows_sent is not None and found.n_shuffles:
-        lines.append(
-            f"Chance was measured with {counted(found.n_shuffles, 'shuffle')} of "
-            f"{counted(found.shuffled_rows, 'row')}, to send fewer rows to the model "
-            f"({count(record.subject.rows_sent)} in all): no p-value is below "
-            f"{number(1 / (1 + found.n_shuffles))}."
-        )
     if left := [g.group for g in record.groups if g.group not in found.compared_groups]:
         lines.append(f"Too few reference rows of a label to compare the reasons of: {listed(left)}.")
     alarms = (item.describe_alarm(found.trust_values[item.field]) for item in TRUST_NUMBERS)

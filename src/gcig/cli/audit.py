@@ -58,6 +58,12 @@ if TYPE_CHECKING:
 @opt.flag("--include-protected", "With --include-rows: show groups, and the columns that reveal them.")
 @opt.trust_option
 @opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
+@opt.option(
+    "--max-calls",
+    "N",
+    "Stop before the start if a model without gradients could be called with more rows than this.",
+    type=opt.COUNT,
+)
 @opt.seed_option
 @opt.file_options
 def audit(

@@ -71,8 +71,6 @@ def train(
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
     and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
     held-out rows exceed a limit or the model collapsed, and 3 if a limited figure is undefined on them.
-
-    Several processes or GPUs train one model together: torchrun --nproc-per-node N -m gcig train ...
     """
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
@@ -82,8 +80,6 @@ def train(
     from gcig.persistence import check_replaceable
     from gcig.training.runtime import resolve_device
 
-    is_first = _join_processes()
-    quiet = quiet or not is_first
     remark = (lambda *_: None) if quiet else say
     check_replaceable(out)
     check_absent(out, save_test, overwrite=overwrite)
@@ -110,8 +106,7 @@ def train(
         f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
         f"stratified by {table.target} and {table.protected} (seed {seed})."
     )
-    if is_first:
-        _warn_of_small_cells(table, rows[1], min_cell)
+    _warn_of_small_cells(table, rows[1], min_cell)
     trained = _train_and_measure(
         table,
         rows,
@@ -122,8 +117,6 @@ def train(
         announce=remark,
         progress=not quiet and sys.stderr.isatty(),
     )
-    if not is_first:
-        return ExitCode.OK
     chosen = trained[-1]
     table.complete(chosen.estimator, favourable)
     chosen.estimator.save(out)
@@ -141,21 +134,6 @@ def train(
         remark("")
         print_summary(out, table, trained, saved_test=save_test, **shown)
     return code
-
-
-def _join_processes() -> bool:
-    """Join the processes that torchrun started, and return whether this one prints and saves."""
-    import os
-    import warnings
-
-    from gcig.training.distributed import all_processes, is_started_by_torchrun
-
-    if not is_started_by_torchrun() or os.environ["WORLD_SIZE"] == "1":
-        return True
-    group = click.get_current_context().with_resource(all_processes())
-    if group.rank > 0:
-        warnings.simplefilter("ignore")
-    return group.rank == 0
 
 
 def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

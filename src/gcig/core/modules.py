@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gcig._validation import InputError
 from gcig._warnings import warn_caller
 
 # Parts that were in training mode, and by how many callers each is being evaluated.
@@ -19,6 +18,7 @@ _EVALUATED_LOCK = threading.Lock()
 _ATTENTION = ExitStack()  # holds the setting of `plain_attention` while some caller needs it
 _ATTENTION_USERS = [0]
 _ATTENTION_LOCK = threading.Lock()
+_WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 Score = Callable[[Tensor], Tensor]
 
 
@@ -97,6 +97,21 @@ def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> I
         yield
 
 
+def refuse_wrapped(module: nn.Module) -> None:
+    """Raise an error if a module, or a part of it, is wrapped to average gradients over processes.
+
+    Wrappers are recognised by the names of their classes: importing them takes long.
+    """
+    names = {base.__name__ for part in module.modules() for base in type(part).__mro__}
+    if found := sorted(names & _WRAPPERS):
+        raise ValueError(
+            f"the module is wrapped in {found[0]}, which can silently give wrong gradients for a loss that "
+            "itself contains a gradient. Lightning and Accelerate wrap modules without being asked. Train a "
+            "plain module, and average the gradients of the processes with one all-reduce: see 'Several "
+            "processes' in docs/howto/own_loop.rst. The wrapper's attribute `module` is wrong as well."
+        )
+
+
 def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
     """Return one logit per row, shape (n,), from a module that gives (n,) or (n, 1), or through `score`."""
     outputs: Tensor = module(inputs)
@@ -148,21 +163,6 @@ def check_trainable(module: nn.Module, score: Callable[[Tensor], Tensor], points
         )
     if kinked:
         warn_of_kinks()
-
-
-def refuse_wrapped(module: nn.Module) -> None:
-    """Raise an error for a module that is wrapped for training by several processes.
-
-    Its hooks miss the second derivative of a penalty, so gradients would be wrong without a sign of it.
-    """
-    for part in module.modules():
-        if type(part).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"):
-            raise InputError(
-                f"is wrapped in {type(part).__name__}, with which the gradients of a penalty on explanations "
-                "are wrong. Pass a plain module, and reduce the gradients yourself: see the how-to page on "
-                "your own training loop, 'Several processes'.",
-                argument="module",
-            )
 
 
 def warn_of_kinks() -> None:

@@ -49,18 +49,18 @@ class ShapleyValues(NamedTuple):
     change: Floats  # (groups, n): f(x) minus the mean of f over draws of the reference
 
 
-def is_exact(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> bool:
+def is_exact(n_columns: int, n_pairs: int, *, random: bool) -> bool:
     """Return whether all coalitions are enumerated: sampling would evaluate at least as many points.
 
-    Up to ``always`` points are evaluated in any case.
+    Up to ``ALWAYS_EXACT`` points are evaluated in any case.
     """
     points: int = 2**n_columns * (_MIN_DRAWS if random else 1)
-    return points <= max(always, n_pairs * (2 * n_columns - 1))
+    return points <= max(ALWAYS_EXACT, n_pairs * (2 * n_columns - 1))
 
 
-def count_points(n_columns: int, n_pairs: int, *, random: bool, always: int = ALWAYS_EXACT) -> int:
+def count_points(n_columns: int, n_pairs: int, *, random: bool) -> int:
     """Return the number of evaluations per row and reference."""
-    if is_exact(n_columns, n_pairs, random=random, always=always):
+    if is_exact(n_columns, n_pairs, random=random):
         coalitions: int = 2**n_columns
         return _count_draws(n_columns, n_pairs, random=random) * coalitions
     return n_pairs * (2 * n_columns - 1)
@@ -82,7 +82,6 @@ def shapley_values(
     levels: Sequence[Levels] = (),
     max_points: int = MAX_POINTS,
     advance: Advance | None = None,
-    always: int = ALWAYS_EXACT,
 ) -> ShapleyValues:
     """Compute the Shapley values of rows (n, columns) under every group's reference.
 
@@ -90,16 +89,16 @@ def shapley_values(
     maps uniforms (..., columns) in [0, 1) to references (groups, ..., columns); ``random`` says whether they
     depend on the uniforms. Draws depend only on ``rng`` and the shape of the rows. With ``n_pairs``
     antithetic pairs of orders, all coalitions are enumerated instead if that takes no more evaluations, or at
-    most ``always``. The draws of columns in ``levels`` are controlled for, at the cost of one evaluation per
-    row and level. ``advance`` is called with the number of rows finished since its last call; each of d draws
-    of a row counts 1/d.
+    most ``ALWAYS_EXACT``. The draws of columns in ``levels`` are controlled for, at the cost of one
+    evaluation per row and level. ``advance`` is called with the number of rows finished since its last call;
+    each of d draws of a row counts 1/d.
     """
     n, c = rows.shape
     if not (n and c):
         raise ValueError(f"rows must have at least one row and one column, not shape {rows.shape}")
     score = partial(_score_in_parts, value, max_points)
     at_end = score(rows)
-    enumerated = is_exact(c, n_pairs, random=random, always=always)
+    enumerated = is_exact(c, n_pairs, random=random)
     n_draws = _count_draws(c, n_pairs, random=random) if enumerated else n_pairs
     uniforms = _spread_evenly(n_draws, n, c, rng)
     main = [_main_effects(score, rows, each) for each in levels]

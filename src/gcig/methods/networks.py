@@ -121,14 +121,17 @@ def copy_checked(module: nn.Module, n_inputs: int, n_outputs: int = 1) -> nn.Mod
         raise InputError("module has no parameters that require gradients: there is nothing to train.")
     if any(parameter.dtype != torch.float32 for parameter in trainable):
         raise InputError("module must have float32 parameters, like the rows: call module.float().")
-    check_output(
+    several = n_outputs if n_outputs > 1 else None
+    width = check_output(
         network,
         np.zeros((2, n_inputs), dtype=np.float32),
         argument="module",
         columns="It gets the columns that encode(X) returns.",
         score="For two outputs a and b the logit is b - a: add that as a last layer.",
-        n_outputs=n_outputs,
+        least_classes=several,
     )
+    if several is not None and width != n_outputs:
+        raise InputError(f"module must give one logit per class, shape (n, {n_outputs}), but gave {width}.")
     if _ends_in(network, nn.Sigmoid, nn.Softmax, nn.LogSoftmax):
         raise InputError(
             "module ends in a Sigmoid or Softmax and therefore returns probabilities. It must return logits: "

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from gcig._arrays import Floats
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
-from gcig.adapters import adapt, call_with_groups
+from gcig.adapters import adapt_binary, call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.intervals import Draws, interval
@@ -72,11 +72,12 @@ def gcig_score(
     >>> round(gcig_score(LogisticRegression().fit(X, y), X, y, sensitive_features=sex), 2)
     0.46
     """
-    adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+    table = reference_table(reference)
+    adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
     sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
     if len(sample.compared) < 2:
         return float("nan")
-    sums, _ = _sum_sample(sample.within_budget(), definition or Definition(), RandomStreams.spawn(0))
+    sums, _ = _sum_sample(sample, definition or Definition(), RandomStreams.spawn(0))
     return sums.gcig
 
 
@@ -160,10 +161,11 @@ def evaluate(
     check_robustness(other, robustness=robustness)
 
     def prepare(model: Any) -> Sample:
-        adapted = adapt(model, X, score=score, preprocess=preprocess, reference=reference_table(reference))
+        table = reference_table(reference)
+        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
         return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
 
-    sample = prepare(model).within_budget(robustness=robustness)
+    sample = prepare(model)
     adapted = sample.adapted
     cut = adapted.threshold if threshold is None else threshold
     outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)

@@ -26,7 +26,7 @@ from gcig.metrics.sample import EncodedRows, Reservoir
 
 _POOL_ROWS = 2048  # per cell
 _POOL_BYTES = 2**26  # per cell, for rows with very many columns
-_STRATA = 8  # per half
+N_STRATA = 8  # per half
 _ROWS_AT_ONCE = 32  # rows that share drawn members; others get other members, so that noise averages out
 
 
@@ -63,7 +63,7 @@ class MemberPool:
         """
         labels = [each for each in range(2) if self.has_halves(each, groups)]
         halves = [len(self.members(each, group)) // 2 for each in labels for group in groups]
-        strata = min(_STRATA, n_members, *halves)
+        strata = min(N_STRATA, n_members, *halves)
         count = min(n_members, max(halves)) // strata
         drawn = []
         for half in range(2):

@@ -1,7 +1,7 @@
 """Checked arguments of evaluations and audits, encoded rows, random samples of them, and their references."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import level_name, listed
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig._warnings import warn_caller
-from gcig.adapters import AdaptedModel, within_budget
+from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
 from gcig.core.definition import Definition
 from gcig.core.references import CellSums, cell_sums
@@ -38,6 +38,7 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "min_cell": _COUNT,
     "n_bootstrap": _DRAWS,
     "n_shuffles": (f"None or {_DRAWS[0]}", _optional(_DRAWS[1])),
+    "max_calls": ("None or a positive integer", _optional(lambda value: is_count(value, 1, 2**63))),
     "max_rows_explained": ("None or a positive integer", _optional(lambda value: is_count(value, 1, 2**63))),
     "random_state": (
         "None, an integer >= 0 or a numpy.random.Generator",
@@ -210,12 +211,6 @@ class Sample:
         sample = cls(adapted, labels, groups, rows, baselines, compared, given)
         sample._warn_if_not_comparable(min_cell)
         return sample
-
-    def within_budget(self, *, robustness: bool = False) -> "Sample":
-        """Return the sample with as much explaining as a limit on the rows sent to the model allows."""
-        size = len(self.rows), len(self.groups.names)
-        adapted, _ = within_budget(self.adapted, *size, audit=False, robustness=robustness, max_rows=None)
-        return replace(self, adapted=adapted)
 
     def draw(self, streams: RandomStreams) -> EncodedRows:
         """Return a random sample of the rows, in random order."""

@@ -47,8 +47,9 @@ def measure_trust(
     *,
     threshold: float,
     n_bootstrap: int,
+    max_rows: int | None = None,
 ) -> TrustFigures:
-    """Measure all figures on ``sample``, rows in random order.
+    """Measure all figures on ``sample``, rows in random order, of which at most ``max_rows`` are explained.
 
     The members in ``pool`` are reference rows if there are any, otherwise measured rows. ``threshold`` is NaN
     if the model has a rule of its own.
@@ -56,7 +57,7 @@ def measure_trust(
     comparison, undefined = sums.comparison, {}
     budget = comparison.adapted.explainer.budget
     given = isinstance(comparison, MemberComparison)
-    of_members = sums if given else sum_members(comparison, sample, pool, streams)
+    of_members = sums if given else sum_members(comparison, sample[:max_rows], pool, streams)
     found = members_interval(of_members, n_bootstrap, streams.members)
     if math.isnan(found.value):
         undefined["gcig_members"] = undefined["members_noise"] = (

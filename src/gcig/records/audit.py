@@ -39,7 +39,6 @@ class Subject(Record):
     definition: Mapping[str, Any]  # the choices behind GCIG
     versions: Mapping[str, str]  # software -> version
     created: str  # ISO date and time in UTC
-    rows_sent: int | None = None  # rows sent to a remote model; None for other models
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +285,6 @@ class AuditRecord(Record):
             else f"a row is predicted positive from a probability of {number(subject.threshold)}",
             "Reasons": subject.explanation,
             "References": subject.reference,
-            **({} if subject.rows_sent is None else {"Rows sent to the model": count(subject.rows_sent)}),
             "Definition of GCIG": ", ".join(
                 f"{name} = {value}" for name, value in subject.definition.items()
             ),
