@@ -16,17 +16,20 @@ _NAMES = {  # by the module that defines them
     "auditing.explanations": "explain",
     "auditing.result": "AuditResult",
     "benchmark.comparison": "ComparisonResult compare",
+    "core.attribution": "register_attribution",
     "core.definition": "Definition",
-    "core.references": "GroupBaselines",
+    "core.outcome": "EqualizedOddsLoss",
+    "core.penalties": "GCIGPenalty ReasonGapPenalty",
+    "core.references": "GroupBaselines register_references",
+    "core.task": "register_task",
     "data.datasets.dataset": "Dataset",
     "data.datasets.registry": "list_datasets load_dataset register_dataset",
     "data.datasets.spec": "DatasetSpec ProtectedAttribute",
-    "losses.gcig": "GCIGPenalty",
-    "losses.outcome": "EqualizedOddsLoss",
     "methods.explanation": "Explanation",
-    "methods.fairx.estimator": "FairXClassifier",
-    "methods.fairx.guards": "BoundWarning CollapseWarning ReasonsWarning ThresholdWarning",
-    "methods.fairx.tradeoff": "TradeOff",
+    "methods.fairx.estimator": "FairXClassifier FairXRegressor",
+    "methods.fairx.paper": "FairXPaperClassifier",
+    "methods.fairx.path": "TradeOff",
+    "methods.fairx.warnings": "BoundWarning CollapseWarning NothingToRepairWarning ReasonsWarning ThresholdWarning",
     "methods.registry": "register_method",
     "methods.saving": "load",
     "metrics.evaluation": "evaluate",
@@ -36,7 +39,7 @@ _NAMES = {  # by the module that defines them
     "training.loop": "DivergenceError",
 }
 _HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
-_SUBPACKAGES = ("core", "data", "losses", "methods", "metrics", "models", "report")
+_SUBPACKAGES = ("core", "data", "methods", "metrics", "models", "report")
 
 __all__ = ["__version__", *sorted(_HOME)]
 
@@ -49,23 +52,30 @@ if TYPE_CHECKING:
     from gcig.auditing.result import AuditResult as AuditResult
     from gcig.benchmark.comparison import ComparisonResult as ComparisonResult
     from gcig.benchmark.comparison import compare as compare
+    from gcig.core.attribution import register_attribution as register_attribution
     from gcig.core.definition import Definition as Definition
+    from gcig.core.outcome import EqualizedOddsLoss as EqualizedOddsLoss
+    from gcig.core.penalties import GCIGPenalty as GCIGPenalty
+    from gcig.core.penalties import ReasonGapPenalty as ReasonGapPenalty
     from gcig.core.references import GroupBaselines as GroupBaselines
+    from gcig.core.references import register_references as register_references
+    from gcig.core.task import register_task as register_task
     from gcig.data.datasets.dataset import Dataset as Dataset
     from gcig.data.datasets.registry import list_datasets as list_datasets
     from gcig.data.datasets.registry import load_dataset as load_dataset
     from gcig.data.datasets.registry import register_dataset as register_dataset
     from gcig.data.datasets.spec import DatasetSpec as DatasetSpec
     from gcig.data.datasets.spec import ProtectedAttribute as ProtectedAttribute
-    from gcig.losses.gcig import GCIGPenalty as GCIGPenalty
-    from gcig.losses.outcome import EqualizedOddsLoss as EqualizedOddsLoss
     from gcig.methods.explanation import Explanation as Explanation
     from gcig.methods.fairx.estimator import FairXClassifier as FairXClassifier
-    from gcig.methods.fairx.guards import BoundWarning as BoundWarning
-    from gcig.methods.fairx.guards import CollapseWarning as CollapseWarning
-    from gcig.methods.fairx.guards import ReasonsWarning as ReasonsWarning
-    from gcig.methods.fairx.guards import ThresholdWarning as ThresholdWarning
-    from gcig.methods.fairx.tradeoff import TradeOff as TradeOff
+    from gcig.methods.fairx.estimator import FairXRegressor as FairXRegressor
+    from gcig.methods.fairx.paper import FairXPaperClassifier as FairXPaperClassifier
+    from gcig.methods.fairx.path import TradeOff as TradeOff
+    from gcig.methods.fairx.warnings import BoundWarning as BoundWarning
+    from gcig.methods.fairx.warnings import CollapseWarning as CollapseWarning
+    from gcig.methods.fairx.warnings import NothingToRepairWarning as NothingToRepairWarning
+    from gcig.methods.fairx.warnings import ReasonsWarning as ReasonsWarning
+    from gcig.methods.fairx.warnings import ThresholdWarning as ThresholdWarning
     from gcig.methods.registry import register_method as register_method
     from gcig.methods.saving import load as load
     from gcig.metrics.evaluation import evaluate as evaluate

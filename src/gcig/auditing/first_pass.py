@@ -20,12 +20,12 @@ from gcig.adapters import AdaptedModel
 from gcig.auditing.sources import iterate
 from gcig.auditing.subject import Audited, Options
 from gcig.core.definition import Definition
-from gcig.core.references import CellSums
 from gcig.metrics.intervals import Draws
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import quotient
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
+    CellSums,
     EncodedRows,
     RandomStreams,
     cell_means,

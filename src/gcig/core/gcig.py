@@ -77,6 +77,16 @@ def column_matrix(origin: Tensor, n_columns: int | None = None) -> Tensor:
     return (origin.unsqueeze(1) == torch.arange(count, device=origin.device)).float()
 
 
+def sum_blocks(attributions: Tensor, origin: Tensor, n_columns: int) -> Tensor:
+    """Sum, with their signs, the encoded columns that came from one original column, given by ``origin``.
+
+    >>> sum_blocks(torch.tensor([1.0, 2.0, -5.0]), torch.tensor([0, 1, 1]), 2)
+    tensor([ 1., -3.])
+    """
+    summed = attributions.new_zeros(*attributions.shape[:-1], n_columns)
+    return summed.index_add_(-1, origin.to(attributions.device), attributions)
+
+
 def column_shares(attributions: Tensor) -> Tensor:
     """Return each column's mean absolute l1-normalised attribution over rows and groups, shape (columns,)."""
     return normalise(attributions).abs().flatten(0, -2).mean(0)

@@ -37,8 +37,11 @@ class Chain:
 
         Only exact types are recognised: a subclass may compute anything.
         """
-        parts = _parts(module)
-        if parts is None or len(parts) % 2 == 0 or any(part._forward_hooks for part in parts):
+        steps = sequential_steps(module)
+        if steps is None:
+            return None
+        parts = [step for step in steps if type(step) not in _WITHOUT_EFFECT]
+        if len(parts) % 2 == 0:
             return None
         layers, activations = tuple(parts[::2]), tuple(parts[1::2])
         kinds = (*_PIECEWISE_LINEAR, *_SMOOTH) if any_activation else _PIECEWISE_LINEAR
@@ -49,19 +52,20 @@ class Chain:
         return cls(layers, activations)  # type: ignore[arg-type]
 
 
-def _parts(module: nn.Module) -> list[nn.Module] | None:
-    """Return the steps of nested sequences, without those that have no effect; None for other modules."""
-    if type(module) in _WITHOUT_EFFECT:
-        return []
-    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        found: list[nn.Module] = []
-        for part in module:
-            steps = _parts(part)
-            if steps is None:
-                return None
-            found += steps
-        return found
-    return [module] if not list(module.children()) else None
+def sequential_steps(module: nn.Module) -> list[nn.Module] | None:
+    """Return the steps of nested Sequentials in order, or None if something may change their computation."""
+    if module._forward_hooks or module._forward_pre_hooks or hasattr(module, "parametrizations"):
+        return None
+    if "forward" in vars(module):
+        return None
+    if isinstance(module, nn.Sequential):
+        if type(module).forward is not nn.Sequential.forward:
+            return None
+        nested = [sequential_steps(step) for step in module]
+        if any(steps is None for steps in nested):
+            return None
+        return [step for steps in nested for step in steps or []]
+    return [module]
 
 
 def secant_slopes(

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from gcig._arrays import Codes, Encoded
 from gcig._validation import InputError
 from gcig.adapters.estimators import GcigModel
-from gcig.core.attribution import attributions
+from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
-from gcig.core.references import GroupBaselines
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows
@@ -111,9 +110,9 @@ class Explanation:
 
 
 def explain_rows(
-    model: Any, encoded: Encoded, codes: Codes, *, columns: str, label_source: str
+    model: Any, encoded: Encoded, labels: NDArray[Any], *, columns: str, label_source: str
 ) -> Explanation:
-    """Explain encoded rows (n, p) of a fitted model against the references of the labels in `codes`."""
+    """Explain encoded rows (n, p) of a fitted model against the references of the labels."""
     adapted, definition = GcigModel.wrap(model), Definition(columns=columns)
     if columns == "encoded":
         raise InputError(
@@ -121,21 +120,28 @@ def explain_rows(
             "centred columns, see gcig_encoded of gcig.evaluate.",
             argument="columns",
         )
-    baselines, groups = np.asarray(adapted.baselines), adapted.groups or ()
-    references = GroupBaselines(torch.from_numpy(baselines)).of(torch.from_numpy(codes))
-    found = attributions(adapted.module, torch.from_numpy(encoded), references)
+    baselines, groups = np.asarray(model.baselines_), adapted.groups or ()
+    cells = model.task_.cells(torch.from_numpy(labels))
+    references = torch.from_numpy(baselines)[cells].transpose(0, 1)  # (groups, n, columns)
+    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, torch.from_numpy(labels))
+    attribution = choose_steps(IntegratedGradients(), score, inputs, references)
+    values = attribution.attribute(score, inputs, references)
+    with torch.no_grad():
+        change = score(inputs.unsqueeze(0)) - score(references)
+    residual = (values.sum(-1) - change).abs()
+    codes = cells.numpy()
     rows = EncodedRows(encoded, codes, np.zeros_like(codes), np.arange(len(codes)), None)
     compared_columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
-    values = compared_columns.sum(found.values) if columns == "original" else found.values
+    values = compared_columns.sum(values) if columns == "original" else values
     compared = compare_attributions(values, definition)
     disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)
     return Explanation(
         attributions=values.numpy(),
         disparity=disparity.numpy(),
-        completeness=found.residual.numpy(),
+        completeness=residual.numpy(),
         groups=groups,
         columns=compared_columns.of(columns),
-        labels=model.classes_[codes],
+        labels=model.classes_[labels] if hasattr(model, "classes_") else labels,
         label_source=label_source,
-        definition=replace(definition, rule=found.rule, n_steps=found.n_steps).to_dict(),
+        definition=replace(definition, n_steps=attribution.n_steps).to_dict(),
     )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gcig._files import write_atomically
 from gcig._validation import InputError, InputTypeError
 from gcig._version import __version__
-from gcig.core.layered import sequential_steps
+from gcig.core.secants import sequential_steps
 from gcig.data.encoding import MISSING, OTHER, CategoryColumn, NumberColumn, TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.base import NetworkClassifier

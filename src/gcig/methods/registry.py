@@ -62,7 +62,7 @@ _METHODS = {  # label, module and class
     "agarwal": ("Agarwal", "exponentiated_gradient:ExponentiatedGradientClassifier"),
     "lagrangian": ("Lagrangian", "lagrangian:LagrangianClassifier"),
     "adversarial": ("Adversarial", "adversarial:AdversarialClassifier"),
-    "fairx-paper": ("FairX, as published", "fairx.estimator:PublishedFairXClassifier"),
+    "fairx-paper": ("FairX, as published", "fairx.paper:FairXPaperClassifier"),
     "fairx": ("FairX", "fairx.estimator:FairXClassifier"),
 }
 # Every method has the same number of candidates, because a larger grid would win by its size. Each of them is
@@ -76,7 +76,7 @@ _SEARCH_SPACES: dict[str, Mapping[str, tuple[Any, ...]]] = {
     "lagrangian": {"max_gap": (0.0, 0.03), **_LEARNING},
     "adversarial": {"alpha": (3.0, 10.0), "sharpness": (5.0, 10.0)},
     "fairx-paper": {"lambda_ig": (0.2, 0.5), "lambda_fair": (0.05, 0.2)},
-    "fairx": {"lambda_ig": (0.2, 0.6), "lambda_fair": (0.05, 0.25)},
+    "fairx": {"budget": (0.02, 0.05), "outcome_weight": (0.1, 0.5)},
 }
 _OWN = {
     key: Method(key, label, f"gcig.methods.{location}", _SEARCH_SPACES[key])

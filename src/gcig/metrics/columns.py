@@ -18,7 +18,7 @@ from torch import Tensor
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import AdaptedModel
 from gcig.core.columns import find_blocks
-from gcig.core.disparity import sum_blocks
+from gcig.core.gcig import sum_blocks
 from gcig.metrics.sample import EncodedRows
 
 

@@ -2,7 +2,7 @@ r"""Members of (label, group) cells as references: attributions are averaged ove
 
 The choice of members is random, and its noise would be counted as disparity. The members of each cell are
 therefore split into two halves that share none, and the squared disparity is the product of the two halves'
-differences, in which the noise has mean zero (`gcig.core.disparity.independent_squares`). Products can be
+differences, in which the noise has mean zero (`gcig.core.gcig.independent_squares`). Products can be
 negative by chance; a row keeps the sign (`signed_root`), so that noise cancels in the mean over rows, and a
 mean below zero is reported as zero. The distance between the two halves of one group is the noise itself.
 
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import Advance, Reasons
-from gcig.core.disparity import defined_rows, independent_squares, normalise, signed_root
+from gcig.core.gap import signed_root
+from gcig.core.gcig import defined_rows, independent_squares, normalise
 from gcig.core.numerics import vector_norm
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows, Reservoir

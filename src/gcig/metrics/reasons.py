@@ -19,7 +19,7 @@ from torch import Tensor
 from gcig._arrays import Floats, Rows
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.disparity import column_disparity, defined_rows, disparity, effective_columns, normalise
+from gcig.core.gcig import column_disparity, defined_rows, disparity, effective_columns, normalise
 from gcig.core.numerics import vector_norm
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks
@@ -382,7 +382,7 @@ class ReasonSums:
         """Number of columns that the model relies on, on the columns of the definition."""
         if not self._shares.sum() > 0:
             return math.nan
-        return effective_columns(torch.from_numpy(self._shares))
+        return float(effective_columns(torch.from_numpy(self._shares)))
 
     @property
     def standard_error(self) -> float:

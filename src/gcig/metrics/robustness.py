@@ -16,9 +16,9 @@ from torch import Tensor
 
 from gcig._arrays import Floats, Rows
 from gcig.adapters import block_shapley_values
-from gcig.core.disparity import normalise
+from gcig.core.definition import EPS
+from gcig.core.gcig import normalise
 from gcig.core.numerics import vector_norm
-from gcig.core.references import medoid, modal_member
 from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import quotient
@@ -271,3 +271,39 @@ def _conclude_on_two(figures: tuple[RobustnessFigure, ...], judged: Mapping[str,
 def _listed(kinds: list[str]) -> str:
     names = [f"{kind!r}" for kind in kinds]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}" if names else ""
+
+
+_USUAL_DISTANCE = 0.25  # from the median, in standard deviations: such a number is usual
+
+
+def medoid(members: Tensor) -> Tensor:
+    """Return the position of the member (of n, shape (n, p)) that is nearest to their mean.
+
+    >>> medoid(torch.tensor([[0.0], [1.0], [5.0]]))
+    tensor(1)
+    """
+    return (members - members.mean(0)).square().sum(1).argmin()
+
+
+def modal_member(members: Tensor, origin: Tensor | None = None) -> Tensor:
+    """Return the position of the member that has the usual value in most columns.
+
+    The usual value of a one-hot block is its most frequent category; a number within a quarter of a standard
+    deviation of the median is usual, and of equally usual members the one nearest to the medians is taken.
+
+    >>> members = torch.tensor([[1.0, 0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 1.0, 3.0]])
+    >>> modal_member(members, origin=torch.tensor([0, 0, 1]))
+    tensor(1)
+    """
+    n_columns = members.shape[1]
+    if origin is None or len(origin) != n_columns:
+        origin = torch.arange(n_columns, device=members.device)
+    sizes = torch.bincount(origin)
+    numbers = members[:, sizes[origin] == 1]
+    spread = (numbers - numbers.mean(0)).square().mean(0).sqrt()
+    distances = (numbers - numbers.median(0).values).abs() / spread.clamp_min(EPS)
+    usual = ((distances < _USUAL_DISTANCE).to(members.dtype) - 1e-3 * distances).sum(1)
+    for block in (sizes > 1).nonzero().flatten():
+        categories = members[:, origin == block]
+        usual += categories.argmax(1) == categories.mean(0).argmax()
+    return usual.argmax()

@@ -18,7 +18,6 @@ from gcig._warnings import warn_caller
 from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
 from gcig.core.definition import Definition
-from gcig.core.references import CellSums, cell_sums
 from gcig.metrics.rates import quotient
 
 Reference = tuple[Any, Any, Any]
@@ -257,10 +256,25 @@ def comparable_groups(counts: Codes | None, own: Rows | None, min_cell: int) -> 
     return tuple(np.flatnonzero(np.all(conditions, axis=0)).tolist())
 
 
+class CellSums(NamedTuple):
+    """Sums and counts of rows by cell; ``+`` adds those of several parts."""
+
+    sums: torch.Tensor  # (labels, groups, columns)
+    counts: torch.Tensor  # (labels, groups)
+
+    def __add__(self, other: object) -> "CellSums":
+        if not isinstance(other, CellSums):
+            return NotImplemented
+        return CellSums(self.sums + other.sums, self.counts + other.counts)
+
+
 def sum_cells(rows: EncodedRows, n_groups: int) -> CellSums:
     """Sum encoded rows by (label, group) cell in double precision."""
     inputs = torch.tensor(rows.inputs, dtype=torch.float64)
-    return cell_sums(inputs, torch.tensor(rows.labels), torch.tensor(rows.groups), n_groups=n_groups)
+    places = torch.tensor(rows.labels * n_groups + rows.groups)
+    sums = torch.zeros(2 * n_groups, inputs.shape[1], dtype=torch.float64).index_add_(0, places, inputs)
+    counts = torch.bincount(places, minlength=2 * n_groups)
+    return CellSums(sums.view(2, n_groups, -1), counts.view(2, n_groups))
 
 
 def cell_means(sums: CellSums) -> Floats:

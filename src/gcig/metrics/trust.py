@@ -1,6 +1,6 @@
 """Numbers that say whether GCIG can be trusted: reference offset, faithfulness and attribute effect.
 
-The effective number of columns, the fourth, is `gcig.core.disparity.effective_columns`. `measure_trust`
+The effective number of columns, the fourth, is `gcig.core.gcig.effective_columns`. `measure_trust`
 measures them for any model, with GCIG relative to members; training uses the functions on tensors as well.
 """
 
