@@ -25,8 +25,14 @@ itself the estimate is unbiased: about 0 if the groups were drawn by coin. It ma
 `signed_root` keeps the sign.
 """
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
+
+_SMOOTH_ROOT = 1e-3  # added to squares, so that the gradient of their root stays finite at zero
 
 
 def group_means(attributions: Tensor, weights: Tensor, *, sampled: bool = True) -> tuple[Tensor, Tensor]:
@@ -137,3 +143,52 @@ def signed_root(squares: Tensor) -> Tensor:
     tensor([ 0.2000, -0.2000])
     """
     return squares.sign() * squares.abs().sqrt()
+
+
+def smooth_root(square: Tensor) -> Tensor:
+    """Return about the root of an estimated square, with its sign and a finite gradient at zero."""
+    return square / (square.detach().abs() + _SMOOTH_ROOT).sqrt()
+
+
+def gaps_by_kind(
+    attributions: Mapping[str, Tensor],
+    kinds: Mapping[str, Any],
+    baselines: Any,
+    cells: Tensor,
+    scale: Tensor | float,
+    weights: Tensor | None = None,
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the squared reason gap and its squared varying part by kind of references, in units of `scale`.
+
+    ``attributions`` (draws x groups, n, columns) are relative to references of each kind, of rows in `cells`.
+    """
+    defined = None if baselines.all_defined else baselines.defined[cells].T  # (groups, n)
+    gaps = {}
+    for name, values in attributions.items():
+        draws = len(values) // baselines.n_groups
+        member = torch.eye(baselines.n_groups, dtype=values.dtype, device=values.device).repeat(1, draws)
+        people = None if weights is None else weights.to(values.dtype)
+        gaps[name] = reason_gap(
+            values / scale, member, cells, people=people, sampled=kinds[name].sampled, defined=defined
+        )
+    return gaps
+
+
+def spread(scores: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Return the spread of scores (n, ...) over people: :math:`\sqrt\pi / 2` times their mean difference.
+
+    It is the standard deviation of normal scores. A standard deviation itself could be raised by a few people
+    with extreme scores.
+
+    >>> spread(torch.tensor([0.0, 1.0])).round(decimals=4)
+    tensor(0.8862)
+    """
+    n = len(scores)
+    shape = (-1, *[1] * (scores.dim() - 1))
+    if weights is None:
+        ranks = torch.arange(1 - n, n, 2, dtype=scores.dtype, device=scores.device).view(shape)
+        return math.sqrt(math.pi) / n / max(1, n - 1) * (ranks * scores.sort(0).values).sum(0)
+    ordered, order = scores.sort(0)
+    share = (weights / weights.sum()).to(scores.dtype).view(shape).expand_as(scores).gather(0, order)
+    ranks = 2 * share.cumsum(0) - share - 1
+    return math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from gcig.core.definition import EPS
-from gcig.core.numerics import root_mean_square_distance, vector_norm
 
 UNDEFINED_BELOW = 1e-8
 
@@ -104,3 +103,29 @@ def effective_columns(shares: Tensor) -> Tensor:
 def column_entropy(shares: Tensor) -> Tensor:
     """Return the entropy of column shares: the logarithm of the effective number of columns."""
     return torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()
+
+
+def vector_norm(vectors: Tensor, norm: str) -> Tensor:
+    """Return the l1 or l2 norm over the last dimension; its gradient at zero is zero."""
+    if norm == "l1":
+        # Several times faster on CPU than `torch.linalg.vector_norm(ord=1)`.
+        return vectors.abs().sum(-1)
+    if norm == "l2":
+        length: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+        return length
+    raise ValueError(f"norm must be 'l1' or 'l2', not {norm!r}")
+
+
+def root_mean_square_distance(points: Tensor) -> Tensor:
+    r"""Return the root mean square Euclidean distance (n,) over all pairs of points (groups, n, columns).
+
+    For G points this is :math:`\sqrt{\frac{2}{G-1} \sum_g \|u_g - \bar u\|^2}`; for two it is their distance.
+    The gradient is zero, not NaN, if all points coincide.
+    """
+    groups = len(points)
+    if groups == 2:
+        first, second = points.unbind()
+        return vector_norm(first - second, "l2")
+    spread = (points - points.mean(0)) * (2 / (groups - 1)) ** 0.5
+    distance: Tensor = torch.linalg.vector_norm(spread, dim=(0, 2))
+    return distance

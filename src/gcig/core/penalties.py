@@ -8,7 +8,6 @@ costs as much as ten or twenty plain steps if all rows are explained. ``rows="au
 network below a million parameters, and 32 otherwise.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,15 +17,13 @@ from gcig._arguments import check_argument, is_count, is_number
 from gcig.core.attribution import Attribution, IntegratedGradients, Score, resolve_attribution
 from gcig.core.columns import spread_origin
 from gcig.core.definition import EPS
-from gcig.core.gap import reason_gap
-from gcig.core.gcig import column_matrix, defined_rows, disparity
+from gcig.core.gap import gaps_by_kind, smooth_root
+from gcig.core.gcig import column_matrix, defined_rows, disparity, vector_norm
 from gcig.core.modules import check_trainable, refuse_wrapped
-from gcig.core.numerics import vector_norm
 from gcig.core.references import REFERENCES, GroupBaselines, References, reference_kinds
 from gcig.core.secants import Chain
 
 _FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32
-_SMOOTH_ROOT = 1e-3  # added to squares, so that the gradient of their root stays finite at zero
 
 
 class _Penalty(nn.Module):
@@ -307,35 +304,6 @@ class ReasonGapPenalty(_Penalty):
             if self.attribution.complete:
                 total = total + self.standards_weight * smooth_root(varying)
         return total
-
-
-def gaps_by_kind(
-    attributions: Mapping[str, Tensor],
-    kinds: Mapping[str, References],
-    baselines: GroupBaselines,
-    cells: Tensor,
-    scale: Tensor | float,
-    weights: Tensor | None = None,
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return the squared reason gap and its squared varying part by kind of references, in units of `scale`.
-
-    ``attributions`` (draws x groups, n, columns) are relative to references of each kind, of rows in `cells`.
-    """
-    defined = None if baselines.all_defined else baselines.defined[cells].T  # (groups, n)
-    gaps = {}
-    for name, values in attributions.items():
-        draws = len(values) // baselines.n_groups
-        member = torch.eye(baselines.n_groups, dtype=values.dtype, device=values.device).repeat(1, draws)
-        people = None if weights is None else weights.to(values.dtype)
-        gaps[name] = reason_gap(
-            values / scale, member, cells, people=people, sampled=kinds[name].sampled, defined=defined
-        )
-    return gaps
-
-
-def smooth_root(square: Tensor) -> Tensor:
-    """Return about the root of an estimated square, with its sign and a finite gradient at zero."""
-    return square / (square.detach().abs() + _SMOOTH_ROOT).sqrt()
 
 
 def _is_rows(value: Any) -> bool:

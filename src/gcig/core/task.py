@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from gcig._plugins import Registry
 from gcig._validation import InputError
-from gcig.core.numerics import spread
+from gcig.core.gap import spread
 
 REFERENCE_BINS, OUTCOME_BINS = 10, 5  # quantile bins of a number: for references, and for outcome gaps
 KEEP_OUTCOMES = ("equalized_odds", "equal_opportunity", "demographic_parity")
@@ -97,7 +97,7 @@ class Task(ABC):
         return (outputs * self.contrast(y).to(outputs.dtype)).sum(-1)
 
     def spread(self, outputs: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Return the spread of the explained score over people; see `gcig.core.numerics.spread`."""
+        """Return the spread of the explained score over people; see `gcig.core.gap.spread`."""
         return spread(outputs[:, 0], weights)
 
     def check_outcome(self, outcome: str) -> None:
@@ -121,9 +121,9 @@ class Binary(Task):
     n_cells: ClassVar[int] = 2  # type: ignore[misc]
 
     @classmethod
-    def of(cls, y: Tensor, weights: Tensor | None = None, **options: Any) -> "Binary":  # noqa: ARG003
-        """Return the task; nothing is estimated."""
-        return cls(**options)
+    def of(cls, y: Tensor, weights: Tensor | None = None, *, threshold: float = 0.5, **_: Any) -> "Binary":  # noqa: ARG003
+        """Return the task with decisions from a probability on; nothing is estimated."""
+        return cls(math.log(threshold) - math.log1p(-threshold))
 
     def contrast(self, y: Tensor) -> Tensor:
         """Return ones."""

@@ -41,7 +41,7 @@ from gcig.methods.training_data import (
     check_table,
     split_rows,
 )
-from gcig.metrics.ranking import best_f1_threshold, logit_of
+from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
@@ -488,7 +488,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
 
     def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:
         if n_classes == 2:
-            return Binary(0.0 if self.threshold == "f1" else logit_of(float(self.threshold)))
+            return Binary.of(labels, threshold=0.5 if self.threshold == "f1" else float(self.threshold))
         return Classes.of(labels, weights, n_classes=n_classes)
 
     def _finish(self, data: TrainingData) -> None:

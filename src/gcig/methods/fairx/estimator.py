@@ -28,7 +28,6 @@ from gcig.methods.fairx.measure import HeldOut, measure
 from gcig.methods.fairx.student import Aims, Setting, Student, knowledge, train_student
 from gcig.methods.fairx.warnings import (
     NothingToRepairWarning,
-    has_collapsed,
     warn_of_attribute,
     warn_of_bound,
     warn_of_budget,
@@ -51,6 +50,7 @@ from gcig.methods.parameters import (
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.ranking import best_f1_threshold
+from gcig.metrics.utility import has_collapsed
 from gcig.records.trade_off import Bound
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
@@ -303,13 +303,15 @@ class FairX(Parametrised, _Fitted):
         encoder: TableEncoder | PassThrough = super()._make_encoder()  # type: ignore[misc]
         return encoder
 
-    # ------------------------------------------------------------------------------------------- training
+    def _keep_plain_network(self, network: nn.Module) -> None:
+        """Receive the plain network; benchmarks that compare with it override this."""
 
     def train_network(
         self: Any, network: nn.Module, data: TrainingData, generator: torch.Generator
     ) -> tuple[nn.Module, Outcome]:
         """Train the plain network, check what depends on the group, train the student, and measure it."""
         plain, outcome = plain_network(self, network, data, generator)
+        self._keep_plain_network(plain)
         fit = Fit.prepare(self, data)
         student = fit.repair(plain, generator)
         if student is None:

@@ -19,10 +19,10 @@ from gcig.core.penalties import GCIGPenalty
 from gcig.core.references import GroupBaselines
 from gcig.core.task import KEEP_OUTCOMES, as_outputs
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fairx.warnings import has_collapsed, warn_of_collapse
+from gcig.methods.fairx.warnings import warn_of_collapse
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.metrics.utility import utility
+from gcig.metrics.utility import has_collapsed, utility
 from gcig.models.mlp import ACTIVATIONS
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome, train

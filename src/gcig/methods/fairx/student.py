@@ -24,19 +24,20 @@ from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
 from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
 from gcig.core.task import Task
-from gcig.methods.fairx.terms import (
+from gcig.methods.fairx.tuning import TUNING, Tuning
+from gcig.training.batches import Rows, StudentBatches, all_outputs
+from gcig.training.loop import Loop, Outcome, train
+from gcig.training.multiplier import Multiplier
+from gcig.training.objective import (
     AttributeUse,
+    Explaining,
     FewColumns,
+    Objective,
     OutcomeGap,
     Prediction,
     ReasonGap,
     Selection,
 )
-from gcig.methods.fairx.tuning import TUNING, Tuning
-from gcig.training.batches import Rows, StudentBatches, all_outputs
-from gcig.training.loop import Loop, Outcome, train
-from gcig.training.multiplier import Multiplier
-from gcig.training.objective import Explaining, Objective
 from gcig.training.runtime import CLIP_NORM, descend, flattened, generator_on, one_thread
 
 _CHECKED_ROWS = 20_000  # training rows whose decisions drive a bound

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from gcig._warnings import warn_caller
 from gcig.core.task import Task
 from gcig.methods.fairx.check import Check
-from gcig.metrics.utility import MAIN
+from gcig.metrics.utility import MAIN, has_collapsed
 from gcig.records.trade_off import Bound
 from gcig.records.trust import EFFECT_TOLERANCE, FAITHFULNESS_TOLERANCE, OFFSET_TOLERANCE
 
-LEAST_UTILITY = {"binary": 0.55, "number": 0.01}  # AUC and R2, below which a model knows next to nothing
 _NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
 
@@ -92,13 +91,6 @@ class ThresholdWarning(UserWarning):
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-def has_collapsed(task: Task, measured: Mapping[str, float]) -> bool:
-    """Return whether a model knows next to nothing: its AUC (of classes the mean), or R2, is that of chance."""
-    value = measured["r2"] if task.key == "number" else measured["auc"]
-    least = LEAST_UTILITY["number" if task.key == "number" else "binary"]
-    return not value >= least  # NaN is a collapse as well
 
 
 def warn_of_collapse(task: Task, measured: Mapping[str, float], plain: Mapping[str, float]) -> None:
