@@ -50,7 +50,6 @@ from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl,
 from gcig.training.distributed import add_gradients, current_group
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
-from gcig.training.together import share_steps
 
 Customise = Callable[[Objective], Objective]
 
@@ -515,17 +514,12 @@ def _optimise(
             with joining(group):
                 terms = gradient(rows)
             add_gradients(parameters, group)
-            update()
-            return terms
-
-        def update() -> None:
             clip_norm(parameters, settings.clip_norm)
             optimizer.step()
+            return terms
 
         recorded = gradient.can_be_recorded and source.data.stream is None and group is None
         step = make_step(compute, load, gradient.generators, recorded=recorded)
-        if group is None and source.data.stream is None:
-            step = share_steps(step, gradient, parameters, load=load, update=update)
         validate = None if selector is None else _validate(network, control, selector)
 
         def end_epoch(number: int) -> Validation:
