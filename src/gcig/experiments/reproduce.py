@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from gcig.benchmark.backends import Backend, device_parameters
-from gcig.benchmark.clusters import make_backend
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import TRIALS, RunStore, exclusive_claim, write_json
 from gcig.experiments import measurements, run_folder
@@ -24,7 +23,7 @@ def reproduce(
     tuning: str = "nested",
     quick: bool = False,
     jobs: int = 1,
-    backend: str | Backend = "local",
+    backend: str = "loky",
     address: str | None = None,
     device: str = "cpu",
     shard: tuple[int, int] | None = None,
@@ -43,7 +42,7 @@ def reproduce(
     )
     folder = Path(out)
     tables = request.load_tables()
-    place = make_backend(backend, jobs=jobs, address=address)
+    place = Backend(backend, jobs, address)
     parameters = {**(parameters or {}), **device_parameters(device, place)}
     configuration = {
         "kind": "reproduction",

@@ -191,9 +191,6 @@ def train(
 
 def mean_terms(step: Step, rows_of_batches: Iterator[Tensor]) -> dict[str, float]:
     """Return the mean of each term over the mini-batches that have it; synchronises the device once."""
-    if run_epoch := getattr(step, "run_epoch", None):  # the step of one of many networks
-        terms: dict[str, float] = run_epoch(rows_of_batches)
-        return terms
     values: dict[str, list[Tensor]] = {}
     for rows in rows_of_batches:
         for name, value in step(rows).items():

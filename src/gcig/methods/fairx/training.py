@@ -48,7 +48,6 @@ from gcig.methods.fairx.settings import RATE_TEMPERATURE, FairTraining
 from gcig.methods.fairx.weights import LARGEST, SMALLEST, Limits, WeightControl, standard_error_of_auc
 from gcig.training.loop import DivergenceError, Outcome, Validate, Validation, train
 from gcig.training.runtime import one_thread
-from gcig.training.together import share_steps
 
 Customise = Callable[[Objective], Objective]
 
@@ -510,17 +509,12 @@ def _optimise(
 
         def compute(rows: Tensor) -> dict[str, Tensor]:
             terms = gradient(rows)
-            update()
-            return terms
-
-        def update() -> None:
             clip_norm(parameters, settings.clip_norm)
             optimizer.step()
+            return terms
 
         recorded = gradient.can_be_recorded and source.data.stream is None
         step = make_step(compute, load, gradient.generators, recorded=recorded)
-        if source.data.stream is None:
-            step = share_steps(step, gradient, parameters, load=load, update=update)
         validate = None if selector is None else _validate(network, control, selector)
 
         def end_epoch(number: int) -> Validation:
