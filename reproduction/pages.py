@@ -48,7 +48,8 @@ def csv_table(frame: pd.DataFrame, caption: str) -> str:
 
 def markdown_table(frame: pd.DataFrame) -> str:
     """Return a table of text in Markdown."""
-    rows: list[list[str]] = [frame.columns.tolist(), [":---"] * len(frame.columns), *frame.to_numpy().tolist()]
+    rows: list[list[str]] = frame.to_numpy().tolist()
+    rows = [frame.columns.tolist(), [":---"] * len(frame.columns), *rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
