@@ -110,9 +110,9 @@ def lead(r: Results, dataset: str, fairx: str, metric: str, margin: float = 0.0)
 def won(r: Results, fairx: str, metric: str, method: str) -> Mapping[str, float]:
     """Return 1 for the datasets on which a method is best in three digits, 0 for others, or NaN."""
     methods = [m for m in ranked(r.plan.methods, metric) if m == fairx or m not in VERSIONS]
-    means = r.means(metric, PAPER_DATASETS, methods).round(3)
+    means = r.means(metric, PAPER_DATASETS, list(dict.fromkeys([*methods, method]))).round(3)
     top = means.max(axis=1) if metric in HIGHER_IS_BETTER else means.min(axis=1)
-    return {name: float(means.loc[name, method] == top[name]) if top[name] > 0 else math.nan for name in _ALL}
+    return dict(means[method].eq(top).astype(float).where(means[method].notna()))
 
 
 def extreme_ratio(r: Results, dataset: str, methods: Sequence[str], metric: str) -> Interval:
