@@ -91,7 +91,8 @@ def _trade_off(results: Results, dataset: str, metric: str) -> Callable[[Axes], 
         x, y, collapsed = (results.means(m, [dataset], methods).iloc[0] for m in (metric, "auc", "collapsed"))
         for method in methods:
             ax.plot(x[method], y[method], label=label(method), **_style(results.plan.methods, method))
-        ax.plot(x[collapsed > 0], y[collapsed > 0], **COLLAPSED)
+        if (collapsed > 0).any():
+            ax.plot(x[collapsed > 0], y[collapsed > 0], **COLLAPSED)
         sound = [m for m in x.sort_values().index if not collapsed[m]]
         front = [m for i, m in enumerate(sound) if all(y[m] > y[other] for other in sound[:i])]
         ax.plot(
@@ -145,7 +146,8 @@ def _weights(results: Results, swept: str, metric: str) -> Callable[[Axes], None
             ax.fill_between(WEIGHTS, mean - deviation, mean + deviation, color=style["color"], alpha=0.15)
             ax.plot(WEIGHTS, mean, label=label(version), **{**style, "linestyle": "-", "linewidth": 1.2})
             collapsed = np.array([own["collapsed"].any() for own in folds.values()])
-            ax.plot(np.array(WEIGHTS)[collapsed], mean[collapsed], **COLLAPSED)
+            if collapsed.any():
+                ax.plot(np.array(WEIGHTS)[collapsed], mean[collapsed], **COLLAPSED)
         ax.set_xscale("log")
         _label(ax, f"{LABELS[metric]}, {swept}", swept, LABELS[metric])
 

@@ -102,7 +102,7 @@ def readme(results: Results, text: str) -> str:
     after = rest.split(END)[1]
     picture = "![AUC against GCIG and against the equalized odds gap, one point per method]"
     figure = f"{picture}(results/paper/figures/trade_off.png)"
-    commit = f"The code of commit {results.commit[:7]} computed these results."
+    commit = f"The code of commit {results.code} computed these results."
     parts = (markdown_table(tables.overview(results)), _OVERVIEW, commit, figure)
     return f"{before}{START}\n\n" + "\n\n".join(parts) + f"\n\n{END}{after}"
 

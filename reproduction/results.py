@@ -71,6 +71,11 @@ class Results:
         )
 
     @property
+    def code(self) -> str:
+        """The commit of the code in a few words; empty if it is unknown."""
+        return self.commit[:7] + " with local changes" * self.commit.endswith("-dirty")
+
+    @property
     def failures(self) -> list[str]:
         """One line per fit that ended with an error; means leave them out."""
         rows = pd.concat(self.frames.values())

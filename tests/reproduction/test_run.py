@@ -173,7 +173,7 @@ def test_the_documentation_shows_the_committed_results():
     readme = pages.README.read_text("utf-8")
     assert pages.readme(results, readme) == readme, "run python -m reproduction.pages"
     for text in (shown, readme):
-        assert results.commit[:7] in text
+        assert f"commit {results.code}" in text
     for name in ("trade_off", "comparison", "correlation", "sensitivity_compas-paper"):
         assert (pages.PUBLISHED / "figures" / f"{name}.svg").is_file()
 
