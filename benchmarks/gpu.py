@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from reproduction.experiments import Plan
+from reproduction.run import make_trials, read_chosen
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -24,12 +26,10 @@ import gcig
 from benchmarks.measurement import Row, format_rows, report
 from gcig.benchmark.backends import Backend
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.trials import Table, common_parameters
+from gcig.benchmark.trials import COMMON, Table, common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines
-from gcig.experiments import run_folder
-from gcig.experiments.settings import setting_trials
 from gcig.losses.gcig import GCIGPenalty, label_row_weights
 from gcig.models.mlp import make_mlp
 from gcig.training import loop
@@ -251,20 +251,10 @@ def table_rows() -> Iterator[Row]:
 
     There are as many processes as cores.
     """
-    request, chosen = run_folder.read_request(PUBLISHED), run_folder.Parameters.read(PUBLISHED)
-    tables, jobs = {name: Table.shipped(name) for name in request.datasets}, os.cpu_count() or 1
-
-    def parameters(*fold: Any) -> dict[str, Any]:
-        return {**chosen.of(*fold), **common_parameters(fold[1], {"device": str(DEVICE)})}
-
-    trials = setting_trials(
-        request.settings("comparison"),
-        tables,
-        parameters,
-        n_folds=request.n_folds,
-        seeds=request.seeds,
-        repeats=request.repeats,
-    )
+    plan, jobs = Plan.read(PUBLISHED), os.cpu_count() or 1
+    tables = {name: Table.shipped(name) for name in plan.datasets}
+    common = {each: common_parameters(each, {**COMMON, "device": str(DEVICE)}) for each in plan.methods}
+    trials = make_trials(plan, "comparison", tables, read_chosen(PUBLISHED), common)
     section = f"The paper's main table: {len(trials)} fits with the published parameters, {jobs} processes"
 
     report(section)

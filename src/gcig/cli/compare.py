@@ -40,7 +40,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @opt.shard_option
 @opt.run_options
-@opt.tuning_option("none")
+@opt.tuning_option
 @opt.file_options
 def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options: Any) -> ExitCode:
     """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.

@@ -414,18 +414,14 @@ run_options = _stack(
 )
 
 
-def tuning_option(default: str) -> Callable[[F], F]:
-    """Return the option for how parameters are chosen."""
-    return option(
-        "--tuning",
-        None,
-        "Choose parameters by grid search inside every fold (nested), on one split of the rows as in the "
-        "paper (split), or take the defaults (none).",
-        type=click.Choice(("none", "split", "nested")),
-        default=default,
-    )
-
-
+tuning_option = option(
+    "--tuning",
+    None,
+    "Choose parameters by grid search inside every fold (nested), on one split of the rows as in the "
+    "paper (split), or take the defaults (none).",
+    type=click.Choice(("none", "split", "nested")),
+    default="none",
+)
 shard_option = option(
     "--shard",
     "I/N",
