@@ -1,6 +1,6 @@
 """Cost on a CUDA device, as ratios within one run.
 
-python -m benchmarks.gpu [--only penalty captum fit stack table] [--json FILE]
+python -m benchmarks.gpu [--only penalty captum fit table] [--json FILE]
 
 Processes take turns on the GPU unless NVIDIA's MPS is started before (nvidia-cuda-mps-control -d).
 """
@@ -12,30 +12,27 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
+from reproduction.experiments import Plan
+from reproduction.run import make_trials, read_chosen
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
 from benchmarks.measurement import Row, format_rows, report
-from gcig.benchmark import backends
-from gcig.benchmark.results import results_frame
+from gcig.benchmark.backends import Backend
 from gcig.benchmark.runner import run_trials
-from gcig.benchmark.trials import Table, common_parameters
+from gcig.benchmark.trials import COMMON, Table, common_parameters
 from gcig.core.attribution import attributions
 from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines
-from gcig.experiments import run_folder
-from gcig.experiments.settings import setting_trials
 from gcig.losses.gcig import GCIGPenalty, label_row_weights
 from gcig.models.mlp import make_mlp
-from gcig.training import loop, together
+from gcig.training import loop
 
 DEVICE = torch.device("cuda", 0)
 PUBLISHED = Path(__file__).parents[1] / "results" / "paper"  # the run whose chosen parameters the table uses
@@ -249,107 +246,29 @@ def _per_step(epochs: list[tuple[bool, int, float]], fair: bool) -> float:
     return statistics.median(1e3 * seconds / steps for kind, steps, seconds in epochs if kind == fair)
 
 
-STACKED_ROWS, STACKS = 8_000, (1, 5, 25)
-
-
-def stack_rows() -> Iterator[Row]:
-    """Time the steps of many networks on a part of Adult."""
-    data = gcig.load_dataset("adult")
-    X, y, groups = (each[:STACKED_ROWS] for each in (data.X, data.y, data.sensitive_features))
-    epochs: list[tuple[bool, int, float]] = []
-    alone, stacked = loop.mean_terms, together._Stack.run_epoch
-
-    def fit(seed: int) -> None:
-        options = {"device": "cuda", "batch_size": 512, "max_epochs": 15}
-        gcig.FairXClassifier(random_state=seed, **options).fit(X, y, sensitive_features=groups)
-
-    def time_alone(step: loop.Step, rows: Iterator[Tensor]) -> dict[str, float]:
-        batches = list(rows)
-        start = time.perf_counter()
-        terms = alone(step, iter(batches))
-        if not hasattr(step, "run_epoch"):
-            epochs.append((len(terms) > 2, len(batches), time.perf_counter() - start))
-        return terms
-
-    def time_stacked(stack: Any, batches: Any) -> Any:
-        start = time.perf_counter()
-        found = stacked(stack, batches)
-        count = len(batches[0]) * len(batches)
-        epochs.append((len(found[0]) > 2, count, time.perf_counter() - start))
-        return found
-
-    loop.mean_terms, together._Stack.run_epoch = time_alone, time_stacked
-    try:
-        for size in STACKS:
-            report(f"{size} networks as one")
-            epochs.clear()
-            if size == 1:
-                fit(0)
-            else:
-                together.run_together([partial(fit, seed) for seed in range(size)])
-            for name, fair in (("plain", False), ("student's", True)):
-                what = f"{name} step per network, {size} as one"
-                yield Row("FairX on Adult", what, _per_step(epochs, fair), unit=" ms")
-    finally:
-        loop.mean_terms, together._Stack.run_epoch = alone, stacked
-
-
 def table_rows() -> Iterator[Row]:
     """Time the paper's main table as published: all fits of RQ1, with the parameters that were chosen for it.
 
-    As many processes as there are cores train the networks of a method and table together, or one by one.
+    There are as many processes as cores.
     """
-    request, chosen = run_folder.read_request(PUBLISHED), run_folder.Parameters.read(PUBLISHED)
-    tables, jobs = {name: Table.shipped(name) for name in request.datasets}, os.cpu_count() or 1
-
-    def parameters(*fold: Any) -> dict[str, Any]:
-        return {**chosen.of(*fold), **common_parameters(fold[1], {"device": str(DEVICE)})}
-
-    trials = setting_trials(
-        request.settings("comparison"),
-        tables,
-        parameters,
-        n_folds=request.n_folds,
-        seeds=request.seeds,
-        repeats=request.repeats,
-    )
+    plan, jobs = Plan.read(PUBLISHED), os.cpu_count() or 1
+    tables = {name: Table.shipped(name) for name in plan.datasets}
+    common = {each: common_parameters(each, {**COMMON, "device": str(DEVICE)}) for each in plan.methods}
+    trials = make_trials(plan, "comparison", tables, read_chosen(PUBLISHED), common)
     section = f"The paper's main table: {len(trials)} fits with the published parameters, {jobs} processes"
 
-    def run(way: str, size: int) -> tuple[pd.DataFrame, float]:
-        report(f"the table: {way}")
-        largest, backends._TEAM_SIZE = backends._TEAM_SIZE, size
-        start = time.perf_counter()
-        try:
-            results = run_trials(trials, tables.values(), backend=backends.LocalBackend(jobs), progress=True)
-        finally:
-            backends._TEAM_SIZE = largest
-        return results_frame(results), (time.perf_counter() - start) / 60
-
-    batched, at_once = run("batched models", backends._TEAM_SIZE)
-    single, one_by_one = run("one by one", 1)
-    for way, frame, minutes in (("batched models", batched, at_once), ("one by one", single, one_by_one)):
-        failed = int(frame["error"].notna().sum())
-        yield Row(section, way, minutes, unit=" min", must=5, note=f"{failed} fits failed")
-    for measure in ("auc", "f1", "eo_gap", "gcig"):
-        yield _compare_tables(section, measure, batched, single)
-
-
-def _compare_tables(section: str, measure: str, found: pd.DataFrame, expected: pd.DataFrame) -> Row:
-    """Compare the means over the folds, in standard deviations over the folds."""
-    groups = [frame.groupby(["dataset", "method"])[measure] for frame in (found, expected)]
-    (mean, other), spread = (each.mean() for each in groups), groups[1].std()
-    apart = ((mean - other).abs() / spread).dropna()
-    place = " ".join(apart.idxmax())
-    note = f"largest {apart.max():.1f} ({place}: {mean[apart.idxmax()]:.3f}, {other[apart.idxmax()]:.3f})"
-    what = f"  {measure}: difference of means / deviation over folds, median"
-    return Row(section, what, float(apart.median()), must=1, note=note)
+    report(section)
+    start = time.perf_counter()
+    results = run_trials(trials, tables.values(), backend=Backend(jobs=jobs), progress=True)
+    minutes = (time.perf_counter() - start) / 60
+    failed = sum(result.error is not None for result in results)
+    yield Row(section, "all fits", minutes, unit=" min", must=5, note=f"{failed} fits failed")
 
 
 SECTIONS = {
     "penalty": penalty_rows,
     "captum": captum_rows,
     "fit": fit_rows,
-    "stack": stack_rows,
     "table": table_rows,
 }
 

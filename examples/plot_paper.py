@@ -2,7 +2,7 @@ r"""The paper in one page
 =====================
 
 The definition of GCIG computed step by step on the German credit data, and the published algorithm next to a
-plain network. ``gcig reproduce`` runs all experiments; this page shows their ingredients.
+plain network. ``make paper`` runs all experiments; this page shows their ingredients.
 """
 
 # %%

@@ -56,7 +56,6 @@ AFTER = {
 SHORTER = {
     "demo": ["--folds", "2", "--methods", "unconstrained,fairx", "--epochs", "2", "--jobs", "1"],
     "compare": ["--folds", "2", "--methods", "unconstrained,fairx", "--jobs", "1"],
-    "reproduce": ["--datasets", "german", "--methods", "unconstrained,fairx", "--folds", "2", "--jobs", "1"],
 }
 QUICK_EPOCHS = 2
 # Pages that take long even with little training: only the slow tests follow them.

@@ -61,8 +61,8 @@ ARGUMENTS = {
     ),
     "no such method": (["demo", "--methods", "fairy"], "Did you mean 'fairx'?"),
     "an empty list of methods": (["demo", "--methods", ","], "There are: unconstrained"),
-    "seeds that are none": (["reproduce", "--out", "r", "--seeds", "a,b"], "numbers such as 0,1,2"),
-    "a shard that is none": (["reproduce", "--out", "r", "--shard", "5/4"], "such as 1/4"),
+    "seeds that are none": (["compare", "loans.csv", "--seeds", "a,b"], "numbers such as 0,1,2"),
+    "a shard that is none": (["compare", "loans.csv", "--shard", "5/4"], "such as 1/4"),
     "no shell": (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
     "no report": (["report", "nowhere"], "There is no nowhere"),
 }

@@ -2,7 +2,6 @@
 
 import copy
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ from gcig.losses.terms import (
 from gcig.methods import METHODS
 from gcig.methods.fairx.distillation import BatchSource, Teacher
 from gcig.models.mlp import make_mlp
-from gcig.training.together import run_together
 from support.replay import ExecutedStep, ReplayedStep, emulated_device
 from tables import QUICK, make_loans
 
@@ -111,25 +109,6 @@ def test_a_recording_that_is_repeated_trains_as_python_does(name, monkeypatch):
             warnings.simplefilter("ignore")
             model = METHODS[name].estimator(**options).fit(loans.X, loans.y, **loans.groups)
         scores.append(model.decision_function(loans.X))
-    assert ReplayedStep.n_repeated >= 8
-    np.testing.assert_array_equal(*scores)
-
-
-def test_a_batched_model_can_be_recorded(monkeypatch):
-    """Teachers, then students, of three seeds."""
-    monkeypatch.setattr("gcig.methods.fairx.training._MIN_EPOCH_ROWS", 1)
-    loans, scores = make_loans(), []
-    options = common_parameters("fairx", {**QUICK, "batch_size": 128, "max_epochs": 10})
-
-    def fit(seed):
-        model = gcig.FairXClassifier(**{**options, "random_state": seed})
-        return model.fit(loans.X, loans.y, **loans.groups)
-
-    for steps in (ExecutedStep, ReplayedStep):
-        with emulated_device(steps), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            models = run_together([partial(fit, seed) for seed in range(3)])
-        scores.append([model.decision_function(loans.X) for model in models])
     assert ReplayedStep.n_repeated >= 8
     np.testing.assert_array_equal(*scores)
 

@@ -25,7 +25,6 @@ from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 )
 @opt.favourable_option
 @opt.training_options
-@opt.backend_options
 @opt.file_options
 def tradeoff(
     file: Path,
@@ -37,8 +36,6 @@ def tradeoff(
     favourable: str | None,
     seed: int,
     device: str,
-    backend: str,
-    address: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -55,7 +52,6 @@ def tradeoff(
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
-    from gcig.benchmark.clusters import make_backend, train_family
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
@@ -66,9 +62,7 @@ def tradeoff(
     remark = (lambda *_: None) if quiet else say
     check_absent(out, overwrite=overwrite)
     check_creatable(out)
-    place = make_backend(backend, address=address)
-    if backend == "local":
-        resolve_device(device)
+    resolve_device(device)
     given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
     parameters = {name: value for name, value in given.items() if value is not None}
     table = read_labelled(file, **options)
@@ -84,10 +78,7 @@ def tradeoff(
     estimator = FairXClassifier(**parameters, device=device, random_state=seed, verbose=progress)
     X, y, sensitive = table.part(train)
     X_test, y_test, sensitive_test = table.part(test)
-    measured_on = {
-        "X": X_test,
-        "y": y_test,
-        "sensitive_features": sensitive_test,
+    described = {
         "title": f"Trade-off on {file.name}",
         "subtitle": (
             f"Predicts {table.target} (1 is {str(table.classes[1])!r}); {outcome}; protected attribute: "
@@ -97,9 +88,8 @@ def tradeoff(
         "split": f"seed {seed}, stratified by {table.target} and {table.protected}",
         "gcig": __version__,
     }
-    family = train_family(
-        estimator, X, y, sensitive_features=sensitive, measured_on=measured_on, backend=place
-    )
+    family = estimator.path(X, y, sensitive_features=sensitive)
+    family = family.measure(X_test, y_test, sensitive_features=sensitive_test, **described)
     for model in family.models:
         table.complete(model, good)
     family.save(out)
