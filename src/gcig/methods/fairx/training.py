@@ -169,7 +169,7 @@ def train_plainly(
         WeightControl({}),
         selector,
         generator=generator,
-        n_rows=data.rows_per_epoch,
+        n_rows=len(data),
         stage=stage,
     )
 
@@ -187,7 +187,7 @@ def _train_teacher(
     before = deepcopy(network.state_dict())
     auc = held_out.auc(network) if restore_if_as_good and held_out.is_held_out else math.nan
     loop = settings.loop
-    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / data.rows_per_epoch))
+    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / len(data)))
     plain = replace(settings, loop=replace(loop, max_epochs=max(loop.max_epochs, enough)))
     try:
         train_plainly(network, data, plain, generator=generator, held_out=held_out, stage="teacher")
@@ -246,7 +246,7 @@ class Student:
             self._means = GroupBaselines.from_data(
                 rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
             )
-        self._n_rows = max(data.rows_per_epoch, _MIN_EPOCH_ROWS)
+        self._n_rows = max(len(data), _MIN_EPOCH_ROWS)
         start = self._means.values.clone()
         self._objective = customise(self._make_objective(data))
         self._source = BatchSource(
@@ -522,9 +522,9 @@ def _optimise(
             clip_norm(parameters, settings.clip_norm)
             optimizer.step()
 
-        recorded = gradient.can_be_recorded and source.data.stream is None and group is None
+        recorded = gradient.can_be_recorded and group is None
         step = make_step(compute, load, gradient.generators, recorded=recorded)
-        if group is None and source.data.stream is None:
+        if group is None:
             step = share_steps(step, gradient, parameters, load=load, update=update)
         validate = None if selector is None else _validate(network, control, selector)
 
@@ -541,7 +541,6 @@ def _optimise(
             loop=settings.loop,
             generator=generator,
             device=device,
-            blocks=None if source.data.stream is None else source.load_blocks,
             validate=end_epoch,
             start=None if selector is None else selector.start(control),
             progress=settings.progress,
