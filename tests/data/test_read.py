@@ -46,6 +46,19 @@ def test_line_ends_inside_quotes_belong_to_the_entry(write):
     assert frame["a"].tolist() == ["x\ny", 'z "q"']
 
 
+def test_columns_can_be_read_next_to_others_with_line_ends(write):
+    path = write('a,b\n1,2\n"x\ny",z\n')
+    assert open_table(path).read(["a"])["a"].tolist() == ["1", "x\ny"]
+
+
+def test_every_column_that_is_read_is_doubted(write):
+    file = open_table(write("a;b;c\n1.500;1.500;x\n7.250;2.500;y\n"))
+    assert file.read(["c"])["c"].tolist() == ["x", "y"]
+    for name in "ab":
+        with pytest.raises(InputError, match=f"column '{name}'"):
+            file.read([name])
+
+
 def test_columns_are_chosen_and_put_in_order(write):
     path = write("a,b,c\n1,2,3\n")
     assert read_table(path, columns=["c", "a"]).to_dict("list") == {"c": [3], "a": [1]}
@@ -135,9 +148,10 @@ def test_digits_in_groups_are_read_if_requested(write):
 def test_a_mark_that_may_separate_thousands_has_to_be_named(write, separator, entries, values):
     path = write(f"a{separator}b\n" + "".join(f"{entry}{separator}x\n" for entry in entries))
     if values is None:
-        with pytest.raises(InputError, match="thousands or a fraction") as raised:
-            read_table(path)
-        assert raised.value.argument == "decimal"
+        for kinds in ({}, {"a": "number"}):
+            with pytest.raises(InputError, match="thousands or a fraction") as raised:
+                read_table(path, kinds=kinds)
+            assert raised.value.argument == "decimal"
         values = [float(entry) for entry in entries]
         assert read_table(path, decimal=".")["a"].tolist() == values
     else:

@@ -174,8 +174,8 @@ class _Utf8(io.RawIOBase):
 
     def ends_in_quote(self, entry: str) -> bool:
         """Return whether the last entry of the file begins with a quote and is not closed."""
-        tail = self._tail.rstrip("\r\n")
-        return not tail.endswith('"') and ("\n" in entry or tail.endswith(f'"{entry}'))
+        is_closed = self._tail.rstrip().endswith('"')
+        return not is_closed and ("\n" in entry or self._tail.rstrip("\r\n").endswith(f'"{entry}'))
 
 
 def find_separator(path: Path, encoding: str, trained: CsvFormat | None, decimal: str | None) -> str:
@@ -218,10 +218,13 @@ def read_header(path: Path, encoding: str, separator: str) -> tuple[str, ...]:
     return names
 
 
-def csv_tables(path: Path, encoding: str, separator: str, header: Sequence[str]) -> Iterator[pa.Table]:
+def csv_tables(
+    path: Path, encoding: str, separator: str, header: Sequence[str], *, all_columns: bool
+) -> Iterator[pa.Table]:
     """Yield tables of text with the columns of a CSV file that the header calls so; check every row.
 
-    pyarrow alone would take the rest of the file for an entry if a quote is left open.
+    If these are ``all_columns``, a quote that is left open is an error: pyarrow alone would take the rest of
+    the file for an entry.
     """
     ragged: list[tuple[int, int, int]] = []  # entries of the header and of the row, and the row's number
     hint = "Correct those rows, or quote their entries."
@@ -240,7 +243,7 @@ def csv_tables(path: Path, encoding: str, separator: str, header: Sequence[str])
                 n_rows += len(batch)
                 ending = batch.column(batch.num_columns - 1)[-1].as_py()
                 yield pa.Table.from_batches([batch])
-        is_open = text.ends_in_quote(ending)
+        is_open = all_columns and text.ends_in_quote(ending)
     if ragged:
         expected, width, row = ragged[0]
         if n_rows == 0 and {each[1] for each in ragged} == {expected + 1}:
@@ -248,7 +251,7 @@ def csv_tables(path: Path, encoding: str, separator: str, header: Sequence[str])
         raise InputError(
             f"{path}, row {row} (below the header): {width} field{'s' if width > 1 else ''}, but the header "
             f"has {expected}. This affects {len(ragged)} of {n_rows + len(ragged)} rows; the separator is "
-            f"{separator!r}. {hint}"
+            f"{separator!r} (--sep names another). {hint}"
         )
     if is_open:
         raise InputError(f"{path} cannot be read as CSV: its last entry has no end. Is a quote left open?")

@@ -163,6 +163,12 @@ class ColumnEntries:
             if read_number(text, self.decimal) is not None:
                 self.n_numbers += count
                 self.signs |= {sign} - {""}
+                if re.match(_THREE_DIGITS[self.decimal], bare):
+                    self.has_three_digits = True
+                elif self.decimal in bare:
+                    self.has_fraction = True
+                elif bare.lstrip("+-").isdecimal():
+                    self.longest_whole = max(self.longest_whole, len(bare.lstrip("+-")))
             elif read_number(bare, other) is not None:
                 self.n_other_notation += count
             else:
@@ -220,7 +226,7 @@ class ColumnEntries:
         If commas separate the entries, points are the decimal marks of most files: such a column is doubted
         only if numbers without a mark are below a thousand, as numbers without a thousands separator are.
         """
-        if self.kind != "number" or not self.has_three_digits or self.has_fraction:
+        if not self.has_three_digits or self.has_fraction or not (self.numeric or self.kind == "number"):
             return False
         return separator != "," or 0 < self.longest_whole <= len("999")
 

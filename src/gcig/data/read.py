@@ -52,7 +52,7 @@ class TableFile:
     encoding: str = "utf-8"
     numeric: frozenset[str] = frozenset()
     entries: Mapping[str, ColumnEntries] = field(default_factory=dict)
-    doubted: str | None = None  # a column in which decimal marks may be thousands separators
+    doubted: frozenset[str] = frozenset()  # columns whose decimal marks may be thousands separators
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class TableFile:
         for name in columns:
             if name in self.entries:
                 self.entries[name].check(self.path)
-            if name == self.doubted:
+            if name in self.doubted:
                 raise InputError(
                     f"must be set: every mark in the numbers of {self.path}, such as in column {name!r}, "
                     "stands before three digits, which may be thousands or a fraction. Use the mark that "
@@ -145,7 +145,10 @@ class TableFile:
         else:
             written = dict(zip(self.names, self.header, strict=True))
             header = [written[name] for name in columns]
-            tables = files.csv_tables(self.path, self.encoding, self.csv.separator, header)
+            all_columns = len(columns) == len(self.names)
+            tables = files.csv_tables(
+                self.path, self.encoding, self.csv.separator, header, all_columns=all_columns
+            )
         waiting: list[pa.Table] = []
         for each in tables:
             waiting.append(each.rename_columns(list(columns)))
@@ -267,10 +270,13 @@ def _look_at_entries(file: TableFile, known: Mapping[str, str], *, decided: bool
     if n_rows == 0:
         raise InputError(f"{file.path} has a header line but no rows.")
     kinds = {name: column.kind for name, column in entries.items()} | dict(known)
-    doubted = None
+    doubted = frozenset[str]()
     if not decided and not any(column.has_fraction for column in entries.values()):
-        doubts = (name for name, column in entries.items() if column.is_ambiguous(file.csv.separator))
-        doubted = next((name for name in doubts if kinds[name] == "number"), None)
+        doubted = frozenset(
+            name
+            for name, column in entries.items()
+            if kinds[name] == "number" and column.is_ambiguous(file.csv.separator)
+        )
     kept = {name: each for name, each in entries.items() if name not in known or name in file.numeric}
     return replace(file, n_rows=n_rows, kinds=kinds, entries=kept, doubted=doubted)
 
