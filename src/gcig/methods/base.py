@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,20 +24,16 @@ from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.data.encoding import TableEncoder
-from gcig.data.formats import CsvFormat
+from gcig.data.files import CsvFormat
 from gcig.data.passthrough import PassThrough
-from gcig.data.reading import TableFile, open_table
-from gcig.data.roles import Roles, assign_roles, names_by_column, target_codes
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import NetworkParameters, all_logits, copy_to_continue, raise_if_diverged
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import CheckedTable, TrainingData, check_table, training_data
-from gcig.methods.training_file import TrainingFile, encode_rows, find_classes, summarise
 from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
-IN_MEMORY_BYTES = 2**29  # fitting a table takes about four times its size
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], Outcome]
 
@@ -97,7 +92,7 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
     n_epochs_ : int
         The epoch that was kept.
     csv_format_ : CsvFormat
-        How the training file writes numbers; only of models that `gcig train` fitted to a CSV file.
+        The separator and decimal mark of the training file, if `gcig train` fitted the model to a CSV file.
     favourable_, group_names_, column_kinds_ : class, dict and dict
         The favourable class, the names for values of the protected columns and the kinds of columns that were
         requested in training; only of models fitted to a file. Audits, explanations and predictions of other
@@ -192,128 +187,6 @@ class NetworkClassifier(ClassifierMixin, NetworkParameters, _Learned):
         if diverged is not None:
             raise diverged
         return self
-
-    @property
-    def trains_from_blocks(self) -> bool:
-        """True if `train_network` can take its mini-batches from a stream of blocks."""
-        return False
-
-    def fit_file(
-        self,
-        path: str | Path,
-        *,
-        target: str,
-        sensitive: str | Sequence[str],
-        positive: str | None = None,
-        drop: Sequence[str] = (),
-        keep_sensitive: bool = False,
-        skip_rows: Any = (),
-        kinds: Mapping[str, str] | None = None,
-        group_names: Mapping[str, str] | None = None,
-        in_memory_bytes: int = IN_MEMORY_BYTES,
-    ) -> Self:
-        """Train on the rows of a file, which may be larger than memory.
-
-        A file that fits into memory is read as a whole and passed to `fit`. A larger Parquet or Feather file
-        is read twice in parts, and a shuffled, encoded copy of its rows (4 bytes per encoded entry) is
-        written to the folder for temporary files, from which training reads one block at a time. An epoch
-        is then at most about 260,000 rows, and validation uses a sample of the held-out rows.
-
-        Parameters
-        ----------
-        path : str or Path
-            A CSV, Parquet or Feather file; only the last two can be larger than memory.
-        target, positive : str
-            The column with the label, and the value that is label 1; by default the second of the two values
-            in sorted order.
-        sensitive : str or sequence of str
-            The protected columns; several are crossed.
-        drop : sequence of str
-            Columns that are not inputs.
-        keep_sensitive : bool
-            Whether the protected columns are inputs as well.
-        skip_rows : array of int
-            Numbers of rows, from 0, that are left out, for example to test on them.
-        kinds : mapping of column to kind, optional
-            Columns whose kind is not left to their entries, as in `gcig.auditing.audit_file`.
-        group_names : mapping of value to name, optional
-            Other names for values of the protected columns.
-        in_memory_bytes : int
-            The size of a table, at 8 bytes per entry, up to which it is read as a whole.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> import gcig
-        >>> data = gcig.load_dataset("german")
-        >>> path = Path(tempfile.mkdtemp(), "loans.parquet")
-        >>> data.X.assign(sex=data.sensitive_features, good=data.y).to_parquet(path)
-        >>> model = gcig.FairXClassifier(max_epochs=2, random_state=0)
-        >>> model.fit_file(path, target="good", sensitive="sex", in_memory_bytes=0).groups_
-        ('female', 'male')
-        """
-        self.check_parameters()
-        file = open_table(path, kinds=kinds)
-        roles = assign_roles(
-            file,
-            target=target,
-            positive=positive,
-            sensitive=sensitive,
-            drop=drop,
-            keep_sensitive=keep_sensitive,
-            group_names=group_names,
-        )
-        skipped = np.unique(np.asarray(skip_rows, dtype=np.int64))
-        if 8 * file.n_rows * len(roles.columns) <= in_memory_bytes:
-            return self._fit_whole(file, roles, skipped)._remember_requests(file, roles)
-        if file.layout is not None:
-            raise InputError(
-                f"{file.path} is a {file.format} file that does not fit into memory, and training reads its "
-                "rows several times. Save it as Parquet, for example with pyarrow.csv.open_csv and "
-                "pyarrow.parquet.ParquetWriter, or raise in_memory_bytes."
-            )
-        if not self.trains_from_blocks:
-            raise InputError(
-                f"{type(self).__name__} needs the whole table in memory, and {file.path} is larger than "
-                f"in_memory_bytes={in_memory_bytes}. Use FairXClassifier, or raise in_memory_bytes."
-            )
-        with _restored_on_error(self), TemporaryDirectory(prefix="gcig-") as folder:
-            rows = TrainingFile(file, roles, skipped, progress=bool(self.verbose))
-            diverged = self._fit_blocks(rows, Path(folder))
-        if diverged is not None:
-            raise diverged
-        return self._remember_requests(file, roles)
-
-    def _remember_requests(self, file: TableFile, roles: Roles) -> Self:
-        """Keep how columns and groups of the training file were requested, for other files."""
-        self.column_kinds_ = dict(file.kinds)
-        self.group_names_ = names_by_column(roles.group_names, roles.sensitive)
-        return self
-
-    def _fit_whole(self, file: TableFile, roles: Roles, skipped: Codes) -> Self:
-        reading = file.read(roles.columns)
-        frame = reading.frame[~np.isin(np.arange(file.n_rows), skipped)]
-        classes = find_classes(frame[roles.target], roles.positive)
-        labels = target_codes(frame[roles.target], classes, roles.positive)
-        self.fit(frame[list(roles.inputs)], labels, sensitive_features=roles.protected(frame))
-        self.classes_ = np.asarray(classes)
-        if reading.written is not None:
-            self.csv_format_ = reading.written
-        return self
-
-    def _fit_blocks(self, rows: TrainingFile, folder: Path) -> DivergenceError | None:
-        """Fit from a file in blocks on disk; see `_fit_checked`."""
-        continuing = self.warm_start and hasattr(self, "module_")
-        if not continuing:
-            _forget_fit(self)
-            self.encoder_ = self._make_encoder()
-        summary = summarise(rows, self.encoder_, fitted=continuing)
-        network = copy_to_continue(self, summary.classes) if continuing else None
-        split = self._split_options()
-        data, sums = encode_rows(rows, summary, folder, class_weight=self.class_weight, **split)
-        self.describe_data(summary.classes, summary.groups, sums.means.float(), named=True)
-        self.cell_sizes_ = summary.counts
-        return self._train(self.train_network, network, data, split["seed"])
 
     def _fit_checked(
         self, train: TrainNetwork, table: CheckedTable, *, named: bool

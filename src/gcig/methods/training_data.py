@@ -24,7 +24,7 @@ from gcig._validation import (
     warn_if_sensitive_in,
     warn_input,
 )
-from gcig.core.batch import GroupedBatch, RowStream, TrainingRows
+from gcig.core.batch import GroupedBatch, TrainingRows
 from gcig.core.columns import AttributeColumns
 from gcig.data.splitting import hold_out
 
@@ -56,8 +56,6 @@ class TrainingData:
     n_groups : int
     table : DataFrame
         The training rows as the user gave them.
-    stream : RowStream, optional
-        All training rows, if they do not fit into memory; `training` is then a sample of them.
     blocks : Tensor of shape (columns,), optional
         The original column, or dummy block, of each encoded column, if it is known.
     protected : tuple of AttributeColumns, optional
@@ -77,14 +75,13 @@ class TrainingData:
     weights: Tensor | None
     n_groups: int
     table: pd.DataFrame
-    stream: RowStream | None = None
     blocks: Tensor | None = None
     protected: tuple[AttributeColumns, ...] | None = None
 
     @property
     def rows(self) -> TrainingRows:
         """The training rows with their labels as targets."""
-        return TrainingRows(self.training, self.training.labels, self.weights, self.stream)
+        return TrainingRows(self.training, self.training.labels, self.weights)
 
 
 def check_table(

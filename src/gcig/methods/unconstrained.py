@@ -31,14 +31,9 @@ class UnconstrainedClassifier(NetworkClassifier):
     method_key: ClassVar[str] = "unconstrained"
     predicts_by_network: ClassVar[bool] = True
 
-    @property
-    def trains_from_blocks(self) -> bool:
-        """True unless a subclass trains in another way."""
-        return type(self).train_network is UnconstrainedClassifier.train_network
-
     def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
         """Train with cross-entropy."""
-        loop = self.resolve_loop(data.rows.rows_per_epoch)
+        loop = self.resolve_loop(len(data.rows))
         settings = FairTraining(
             loop=loop,
             learning_rate=self.resolve_learning_rate(loop.batch_size),

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Protocol
 
 import torch
@@ -19,7 +18,6 @@ from gcig.training.runtime import generator_on
 
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
-Blocks = Callable[[], Iterator[int]]
 
 
 _SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
@@ -127,7 +125,6 @@ def train(
     loop: Loop,
     generator: torch.Generator,
     device: torch.device,
-    blocks: Blocks | None = None,
     validate: Validate | None = None,
     start: float | None = None,
     progress: bool = False,
@@ -142,8 +139,6 @@ def train(
     optimizer : its learning rates follow the schedule of `loop`.
     generator : shuffles the `n_rows` rows.
     device : the device of the row numbers.
-    blocks : loads the blocks of rows of an epoch, one after another, and yields their numbers of rows; by
-        default an epoch is one block of `n_rows`.
     validate : maps the number of an epoch to its `Validation`; without it the last epoch is kept.
     start : the criterion before the first epoch, if training may return to that state, as epoch 0.
     progress : whether to report progress on standard error, under the name `stage`.
@@ -162,9 +157,7 @@ def train(
     with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
-            counts = iter((n_rows,)) if blocks is None else blocks()
-            rows = chain.from_iterable(batches(n, loop.batch_size, generator, device) for n in counts)
-            terms = mean_terms(step, rows)
+            terms = mean_terms(step, batches(n_rows, loop.batch_size, generator, device))
             if not (all(map(math.isfinite, terms.values())) and _is_finite(state)):
                 state.load_state_dict(good)
                 raise DivergenceError(

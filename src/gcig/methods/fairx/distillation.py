@@ -11,7 +11,6 @@ trained on its probabilities while its reasons change. It matches them at three 
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -82,8 +81,7 @@ class BatchSource:
 
     `n_explained` rows of each mini-batch are explained. A teacher needs `means`, the mean of every cell,
     shape (2, groups, ...). `protected` holds the positions of the encoded columns that carry the protected
-    attribute. If `data` is a sample of a stream, mini-batches are taken from the blocks of the stream, and
-    synthetic points are drawn between rows of the sample.
+    attribute.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class BatchSource:
     ) -> None:
         self.network, self.data, self.n_groups = network, data, n_groups
         self.n_explained, self.teacher, self.means = n_explained, teacher, means
-        self.protected, self._sample = protected, data
+        self.protected = protected
         self._drawn: _Points | None = None
         self._n_used = 0  # number of drawn points that mini-batches have used
         self._pairs: dict[tuple[int, int], Tensor] = {}
@@ -109,22 +107,8 @@ class BatchSource:
             device = data.rows.inputs.device
             self.generator = generator_on(device, generator or torch.default_generator)
             self._cells = _CellIndex(data.rows, n_groups)
-            self._take_targets(data)
-
-    def load_blocks(self) -> Iterator[int]:
-        """Load each block of the stream's next epoch in turn, and yield its number of rows."""
-        assert self._sample.stream is not None
-        for block in self._sample.stream.epoch():
-            self.data = block
-            if self.teacher is not None:
-                self._take_targets(block)
-            yield len(block)
-
-    def _take_targets(self, data: TrainingRows) -> None:
-        """Replace the targets of rows by the teacher's probabilities."""
-        assert self.teacher is not None
-        self.data = replace(data, targets=torch.sigmoid(self.teacher.logits(data.rows.inputs)))
-        self._exchange_columns()
+            self.data = replace(data, targets=torch.sigmoid(teacher.logits(data.rows.inputs)))
+            self._exchange_columns()
 
     def __call__(self, rows: Tensor, n_copies: int | None = None) -> MiniBatch:
         """Return the mini-batch of the rows at these positions, taken modulo the number of rows.
@@ -181,7 +165,7 @@ class BatchSource:
         On a GPU, each mini-batch draws the points for the next one of the same size instead, so that all
         mini-batches consist of the same operations; see `draw_ahead`.
         """
-        if self._sample.rows.inputs.is_cuda:
+        if self.data.rows.inputs.is_cuda:
             if count not in self._ahead:
                 self._ahead[count] = self._draw_between(count)
             return self._ahead[count]
@@ -200,7 +184,7 @@ class BatchSource:
         """Draw points between random rows and references with the same label: cell members or cell means."""
         assert self.teacher is not None
         assert self.means is not None
-        data, weights, generator = self._sample.rows, self._sample.weights, self.generator
+        data, weights, generator = self.data.rows, self.data.weights, self.generator
         rows = torch.randint(len(data), (count,), generator=generator, device=generator.device)
         inputs, labels = data.inputs.index_select(0, rows), data.labels.index_select(0, rows)
         groups = torch.randint(self.n_groups, (count,), generator=generator, device=generator.device)
@@ -220,7 +204,7 @@ class BatchSource:
         rows, generator = self.data.rows, self.generator
         shift = torch.randint(1, self.n_groups, (len(rows),), generator=generator, device=generator.device)
         others = self._cells.draw(rows.labels, (rows.groups + shift) % self.n_groups, generator)
-        self._other_values = self._sample.rows.inputs[:, self.protected].index_select(0, others)
+        self._other_values = self.data.rows.inputs[:, self.protected].index_select(0, others)
         parts = torch.arange(len(rows), device=rows.labels.device).split(_CHUNK_ROWS)
         scores = [self.teacher.logits(self._copy(rows.inputs.index_select(0, part), part)) for part in parts]
         self._other_targets = torch.sigmoid(torch.cat(scores))

@@ -345,11 +345,6 @@ class FairXClassifier(NetworkClassifier):
         """True if `fit` holds out a part of the training data: never with ``strategy="paper"``."""
         return bool(self.early_stopping) and self.strategy != "paper"
 
-    @property
-    def trains_from_blocks(self) -> bool:
-        """True unless the published algorithm or a given teacher needs the whole table."""
-        return self.strategy != "paper" and self.teacher is None
-
     def check_parameters(self) -> None:
         """Raise an `InputError` for invalid values, and for values that cannot be combined."""
         super().check_parameters()
@@ -414,7 +409,7 @@ class FairXClassifier(NetworkClassifier):
             )
         if self.max_eo_gap is not None:
             self._check_gap_can_be_measured(data)
-        settings = self.training_settings(data.rows.rows_per_epoch)
+        settings = self.training_settings(len(data.rows))
         held_out = make_held_out(data, settings, self.encoder_.origin_)
         self.bounds_: dict[str, Bound] = {}
         if self.max_eo_gap is not None:

@@ -166,7 +166,7 @@ def train_plainly(
         WeightControl({}),
         selector,
         generator=generator,
-        n_rows=data.rows_per_epoch,
+        n_rows=len(data),
         stage=stage,
     )
 
@@ -184,7 +184,7 @@ def _train_teacher(
     before = deepcopy(network.state_dict())
     auc = held_out.auc(network) if restore_if_as_good and held_out.is_held_out else math.nan
     loop = settings.loop
-    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / data.rows_per_epoch))
+    enough = min(_MIN_TEACHER_EPOCHS, math.ceil(loop.max_epochs * _MIN_EPOCH_ROWS / len(data)))
     plain = replace(settings, loop=replace(loop, max_epochs=max(loop.max_epochs, enough)))
     try:
         train_plainly(network, data, plain, generator=generator, held_out=held_out, stage="teacher")
@@ -243,7 +243,7 @@ class Student:
             self._means = GroupBaselines.from_data(
                 rows.inputs, rows.labels, rows.groups, n_groups=held_out.n_groups, rate=settings.ema_rate
             )
-        self._n_rows = max(data.rows_per_epoch, _MIN_EPOCH_ROWS)
+        self._n_rows = max(len(data), _MIN_EPOCH_ROWS)
         start = self._means.values.clone()
         self._objective = customise(self._make_objective(data))
         self._source = BatchSource(
@@ -513,7 +513,7 @@ def _optimise(
             optimizer.step()
             return terms
 
-        recorded = gradient.can_be_recorded and source.data.stream is None
+        recorded = gradient.can_be_recorded
         step = make_step(compute, load, gradient.generators, recorded=recorded)
         validate = None if selector is None else _validate(network, control, selector)
 
@@ -530,7 +530,6 @@ def _optimise(
             loop=settings.loop,
             generator=generator,
             device=device,
-            blocks=None if source.data.stream is None else source.load_blocks,
             validate=end_epoch,
             start=None if selector is None else selector.start(control),
             progress=settings.progress,
