@@ -20,7 +20,7 @@ from benchmarks.attributions import accuracy_rows, captum_rows
 from benchmarks.engine import compiled_rows, step_rows
 from benchmarks.fit import evaluation_rows, fit_rows
 from benchmarks.measurement import Row, format_rows
-from benchmarks.memory import audit_rows, memory_rows, training_rows
+from benchmarks.memory import audit_rows, memory_rows
 
 ENGINE: dict[str, Callable[..., Iterator[Row]]] = {
     "steps": step_rows,
@@ -29,7 +29,7 @@ ENGINE: dict[str, Callable[..., Iterator[Row]]] = {
     "captum": captum_rows,
     "memory": memory_rows,
 }
-FILES = {"audit": audit_rows, "training": training_rows}
+FILES = {"audit": audit_rows}
 SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, **FILES}
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     )
     names = ["engine", *SECTIONS]
     parser.add_argument("--only", nargs="+", choices=names, default=list(SECTIONS), help="sections to run")
-    parser.add_argument("--rows", type=int, help="rows of the file that is audited or trained from")
+    parser.add_argument("--rows", type=int, help="rows of the file that is audited")
     parser.add_argument("--json", type=Path, help="also write the values to this file")
     arguments = parser.parse_args()
     wanted = [

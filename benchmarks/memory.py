@@ -1,8 +1,8 @@
-"""Peak memory: of the penalty on one very large batch, and of audits of and training from large files.
+"""Peak memory: of the penalty on one very large batch, and of audits of large files.
 
-Each case runs in a process of its own (``python -m benchmarks.memory penalty CASE``, ``audit FILE MODEL`` or
-``train FILE``), which prints the result as JSON. The files have 30 or 50 columns, two of them text, and are
-generated from a fixed seed in a temporary folder.
+Each case runs in a process of its own (``python -m benchmarks.memory penalty CASE`` or ``audit FILE MODEL``),
+which prints the result as JSON. The files have 30 columns, two of them text, and are generated from a fixed
+seed in a temporary folder.
 """
 
 import json
@@ -27,8 +27,6 @@ CASES: dict[str, dict[str, Any]] = {
     "general path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2, "fast": False},
 }
 AUDIT_ROWS, AUDIT_COLUMNS = 5_000_000, 30
-TRAINING_ROWS, TRAINING_COLUMNS = 10_000_000, 50
-TRAINING_GB = 2.0
 PART = 250_000
 MEMORY_GB = 1.5
 JOBS = np.array(["clerk", "driver", "farmer", "nurse", "smith", "teacher"])
@@ -105,28 +103,6 @@ def audit_rows(n_rows: int = AUDIT_ROWS) -> Iterator[Row]:
     )
 
 
-def training_rows(n_rows: int = TRAINING_ROWS) -> Iterator[Row]:
-    """Train FairX from a tenth of the rows and from all of them: memory stays constant."""
-    section = f"Training of FairX from a Parquet file in blocks ({TRAINING_COLUMNS} columns)"
-    with tempfile.TemporaryDirectory() as folder:
-        for rows in (n_rows // 10, n_rows):
-            path = Path(folder, f"{rows}.parquet")
-            report(f"training, writing {rows:,} rows")
-            write_table(path, rows, TRAINING_COLUMNS)
-            report(f"training, {rows:,} rows")
-            found = _in_process("train", str(path))
-            yield Row(
-                section,
-                f"peak memory, {rows:,} rows",
-                found["peak"] / 1e9,
-                unit=" GB",
-                must=TRAINING_GB,
-                note=f"{path.stat().st_size / 1e9:.2f} GB of Parquet, {found['seconds']:.0f} s, AUC "
-                f"{found['auc']:.4f}, GCIG {found['gcig']:.3f} (plain {found['plain_gcig']:.3f})",
-            )
-            path.unlink()
-
-
 def write_table(path: Path, n_rows: int, n_columns: int = AUDIT_COLUMNS) -> None:
     """Write a CSV or Parquet file of loan applicants, equal for equal numbers of rows."""
     from pyarrow import Table, csv, parquet
@@ -186,29 +162,6 @@ def measure_audit(path: str, model: str) -> dict[str, float]:
     }
 
 
-def measure_training(path: str) -> dict[str, float]:
-    """Return CPU seconds and peak memory of training from a file in this process, and quality elsewhere."""
-    import torch
-
-    import gcig
-
-    torch.set_num_threads(1)
-    start = time.process_time()
-    model = gcig.FairXClassifier(random_state=0)
-    model.fit_file(path, target="approved", sensitive="sex", in_memory_bytes=0)
-    seconds, peak = time.process_time() - start, status("VmHWM")
-    test = make_table(50_000, 2_000_000, TRAINING_COLUMNS)
-    X, y, sex = test.drop(columns=["sex", "approved"]), test["approved"], test["sex"]
-    found = gcig.evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
-    return {
-        "seconds": seconds,
-        "peak": peak,
-        "auc": found.auc,
-        "gcig": found.gcig,
-        "plain_gcig": model.plain_["gcig"],
-    }
-
-
 def _in_process(*arguments: str) -> Any:
     command = [sys.executable, "-m", "benchmarks.memory", *arguments]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -216,5 +169,5 @@ def _in_process(*arguments: str) -> Any:
 
 if __name__ == "__main__":
     kind, *given = sys.argv[1:]
-    measures = {"penalty": measure_penalty, "audit": measure_audit, "train": measure_training}
+    measures = {"penalty": measure_penalty, "audit": measure_audit}
     print(json.dumps(measures[kind](*given)))

@@ -37,8 +37,7 @@ def measure_cost(
     inputs, labels = data.X[:n_rows], data.y[:n_rows]
     rules: dict[str, dict[str, Any]] = {"plain": {"lambda_ig": 0.0}}
     for steps in STEPS:
-        definition = gcig.Definition(rule="right", n_steps=steps)
-        rules[rule_name(steps)] = {"lambda_ig": 0.5, "definition": definition}
+        rules[rule_name(steps)] = {"lambda_ig": 0.5, "n_steps": steps}
     rng = np.random.default_rng(0)
     rows = []
     for n_groups in GROUPS:

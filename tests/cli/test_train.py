@@ -241,7 +241,6 @@ def test_the_command_line_overrides_options_from_a_file(shell, loans_csv, tmp_pa
 
 
 def test_parquet_is_read_too(shell, loans, tmp_path):
-    pytest.importorskip("pyarrow")
     loans.to_parquet(tmp_path / "loans.parquet")
     out = tmp_path / "model"
     assert (
@@ -267,25 +266,27 @@ def test_few_held_out_rows_cause_a_warning(train):
     assert "larger --test-size" in err
 
 
-def test_a_file_larger_than_memory_is_sampled_for_the_report_and_trained_from_blocks(
-    shell, tmp_path, monkeypatch
-):
-    pytest.importorskip("pyarrow")
-    from gcig.cli import labelled_table
-    from gcig.methods import base
-
-    monkeypatch.setattr(base, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(labelled_table, "_SAMPLED_ROWS", 1000)
+def test_a_random_sample_of_the_rows(shell, tmp_path):
     frame = make_raw_loans(4000)
     frame.to_parquet(tmp_path / "loans.parquet")
-    arguments = ["--drop", "id", "--out", tmp_path / "model", *QUICK_FLAGS, "--json", "--test-size", "0.05"]
-    code, out, _ = shell("train", tmp_path / "loans.parquet", *ROLE_FLAGS, *arguments)
+    test = tmp_path / "test.csv"
+    arguments = ["--drop", "id", *QUICK_FLAGS, "--json", "--test-size", "0.2", "--save-test", test]
+    code, out, _ = shell(
+        "train",
+        tmp_path / "loans.parquet",
+        *ROLE_FLAGS,
+        *arguments,
+        "--out",
+        tmp_path / "m",
+        "--sample-rows",
+        1000,
+    )
     assert code == 0
     report = json.loads(out)
-    assert report["data"]["rows"] == 4000
-    assert report["split"] == {"train": 3800, "test": 200, "seed": 0}
-    assert "random sample of 1,000 rows" in report["data"]["notes"][0]
-    assert [model["evaluation"]["n_rows"] for model in report["models"]] == [200, 200]
-    model = gcig.load(tmp_path / "model")
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert set(model.predict(frame[["income", "job", "owner", "race"]])) == {"no", "yes"}
+    assert report["data"]["rows"] == 1000
+    assert report["split"] == {"train": 800, "test": 200, "seed": 0}
+    assert report["data"]["notes"] == ["a random sample of 1,000 of its 4,000 rows is used"]
+    held_out = pd.read_csv(test, keep_default_na=False, na_values=[""]).set_index("id")
+    expected = frame.set_index("id").loc[held_out.index]
+    assert held_out["income"].tolist() == pytest.approx(expected["income"].tolist(), nan_ok=True, abs=0)
+    assert held_out["sex"].tolist() == expected["sex"].tolist()

@@ -319,9 +319,9 @@ reading_options = _stack(
     _Kinds.option(
         "--date", "date", "Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024."
     ),
-    option("--separator", "CHAR", "Separator of a CSV file; detected by default."),
-    option("--decimal", "CHAR", "Decimal mark of a CSV file: . or ,"),
-    option("--encoding", "NAME", "Encoding of a CSV file, such as utf-8 or latin-1."),
+    option("--sep", "CHAR", "Separator of a CSV file; that of training, or guessed, by default."),
+    option("--decimal", "CHAR", "Decimal mark of a CSV file, . or , (that of training, or . by default)."),
+    option("--encoding", "NAME", "Encoding of a CSV file, such as latin-1; UTF-8 by default."),
 )
 file_options = _stack(reading_options, config_option, output_options)
 

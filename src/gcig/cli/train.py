@@ -31,6 +31,7 @@ _WEIGHT = opt.FloatRange(min=0)
 @opt.labelled_file
 @opt.option("--out", "FOLDER", "The model's folder.", required=True, type=opt.PATH)
 @opt.overwrite_option
+@opt.option("--sample-rows", "N", "Use only a random sample of this many rows.", type=opt.COUNT)
 @opt.held_out_options
 @opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
 @opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
@@ -98,12 +99,12 @@ def train(
     if (threshold := training["threshold"]) is not None:
         shared["threshold"] = threshold  # also for the plain network, because F1 and rates are compared
 
-    table = read_labelled(file, **options, sample_seed=seed)
+    table = read_labelled(file, **options, seed=seed)
     remark(describe_reading(table))
     favourable = check_favourable(favourable, table.classes)
     rows = hold_out_rows(table, test_size, seed)
     remark(
-        f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
+        f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, "
         f"stratified by {table.target} and {table.protected} (seed {seed})."
     )
     _warn_of_small_cells(table, rows[1], min_cell)
@@ -121,9 +122,10 @@ def train(
     table.complete(chosen.estimator, favourable)
     chosen.estimator.save(out)
     if save_test is not None:
-        held_out = table.reading.frame.iloc[rows[1]]
+        held_out = table.file.read((), unchanged=table.file.table_names, rows=table.places[rows[1]])
         with atomic_path(save_test) as temporary:
-            held_out.to_csv(temporary, index=False)
+            written = table.file.csv
+            held_out.to_csv(temporary, index=False, sep="," if written is None else written.separator)
         warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
     shown: dict[str, Any] = {"limits": limits, "reasons": reasons}
@@ -153,37 +155,11 @@ def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the positions of training rows and held-out rows, stratified by label and group.
-
-    If the table is a sample of a large file, at most half of it is held out; the rest serves as references.
-    """
+    """Return the positions of training rows and held-out rows, stratified by label and group."""
     from gcig.data.splitting import hold_out
 
     groups = table.check_cells(2)
-    if table.numbers is not None:
-        test_size = min(0.5, test_size * table.n_rows / len(table.numbers))
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
-
-
-def _fit_from_file(estimator: Any, table: LabelledTable, skip_rows: np.ndarray[Any, Any]) -> None:
-    """Fit an estimator on all rows of the file, which is larger than memory, except ``skip_rows``."""
-    import numpy as np
-
-    from gcig._tables import level_name
-
-    estimator.fit_file(
-        table.path,
-        target=table.target,
-        positive=level_name(table.classes[1]),
-        sensitive=list(table.sensitive.columns),
-        drop=table.dropped,
-        keep_sensitive=table.keep_sensitive,
-        skip_rows=skip_rows,
-        kinds=table.kinds,
-        group_names=table.group_names,
-        in_memory_bytes=0,
-    )
-    estimator.classes_ = np.array([0, 1])  # as after `fit` on the labels of a table in memory
 
 
 def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
@@ -230,10 +206,7 @@ def _train_and_measure(
         announce(f"Training {'a plain network for comparison' if key == _PLAIN else method.label} ...")
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
-        if table.numbers is None:
-            estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
-        else:
-            _fit_from_file(estimator, table, table.numbers[rows[1]])
+        estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(
             estimator,

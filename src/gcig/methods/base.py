@@ -24,6 +24,7 @@ from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.data.encoding import TableEncoder
+from gcig.data.files import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import (
@@ -64,6 +65,7 @@ class _Learned:
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
+    csv_format_: CsvFormat
     favourable_: Any
     group_names_: dict[str, str]
     column_kinds_: dict[str, str]
@@ -100,6 +102,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
+    csv_format_ : CsvFormat
+        The separator and decimal mark of the training file, if `gcig train` fitted the model to a CSV file.
     favourable_, group_names_, column_kinds_ : class, dict and dict
         The favourable class, the names for values of the protected columns and the kinds of columns that were
         requested in training; only of models fitted to a file. Audits, explanations and predictions of other
@@ -113,9 +117,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
-        *("favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
+        *("csv_format_", "favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
     )
-    fitted_records: ClassVar[tuple[type, ...]] = (Binary, Classes, Number)
+    fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False

@@ -19,8 +19,8 @@ from gcig._validation import InputError
 from gcig.core.definition import Definition
 from gcig.core.modules import logits
 from gcig.data.encoding import TableEncoder
-from gcig.data.entries import REQUESTED_KINDS
 from gcig.data.passthrough import PassThrough
+from gcig.data.read import REQUESTED_KINDS
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder, save_folder
