@@ -61,8 +61,6 @@ QUICK_EPOCHS = 2
 # Pages that take long even with little training: only the slow tests follow them.
 LONG = {
     "README",
-    "guide/choosing",
-    "guide/fairx",
     "howto/audit_foreign_model",
     "howto/audit_gate",
     "howto/bounds",
@@ -325,7 +323,7 @@ def test_pages_load_nothing_from_the_network(built):
 @pytest.mark.slow
 @needs_browser
 def test_pages_open_offline_in_a_browser(built):
-    names = ("index", "guide/choosing", "paper_to_code", "api", "gallery/index", "gallery/plot_paper")
+    names = ("index", "guide/fairx", "paper_to_code", "api", "gallery/index", "gallery/plot_paper")
     with open_browser() as driver:
         for name, width in [(name, width) for name in names for width in (1200, 375)]:
             driver.set_window_size(width, 1000)
