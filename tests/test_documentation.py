@@ -25,6 +25,9 @@ import pytest
 
 import gcig
 from gcig.cli.shell import shell
+from gcig.core.attribution import ATTRIBUTIONS
+from gcig.core.references import REFERENCES
+from gcig.core.task import TASKS
 from gcig.data.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
@@ -87,11 +90,11 @@ def _few_epochs(monkeypatch):
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """Return a reader in an empty folder; methods and datasets that it registers are removed afterwards."""
+    """Return a reader in an empty folder; what it registers is removed afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
+    for entries in (METHODS, registry._SPECS, TASKS, REFERENCES, ATTRIBUTIONS):
+        monkeypatch.setattr(entries, "_entries", dict(entries._entries))
     known = set(sys.modules)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short training, and libraries that warn about each other
