@@ -164,12 +164,14 @@ class ExplainedTable:
         for block in self.blocks:
             rows = (torch.arange(len(block.people)) % N_BLOCKS != part).nonzero().flatten()
             rows = rows.to(block.attributions.device)
-            kept.append(replace(
-                block,
-                attributions=block.attributions.index_select(1, rows),
-                people=block.people[rows],
-                people_weights=block.people_weights[rows],
-            ))
+            kept.append(
+                replace(
+                    block,
+                    attributions=block.attributions.index_select(1, rows),
+                    people=block.people[rows],
+                    people_weights=block.people_weights[rows],
+                )
+            )
         return replace(self, blocks=tuple(kept))
 
 
@@ -218,14 +220,22 @@ def hashed_keys(keys: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """
     with np.errstate(over="ignore"):
         z = keys.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
-        for multiplier, shift in ((0x9E3779B97F4A7C15, 30), (0xBF58476D1CE4E5B9, 27), (0x94D049BB133111EB, 31)):
+        for multiplier, shift in (
+            (0x9E3779B97F4A7C15, 30),
+            (0xBF58476D1CE4E5B9, 27),
+            (0x94D049BB133111EB, 31),
+        ):
             z = (z + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(multiplier)
             z ^= z >> np.uint64(shift)
     return z
 
 
 def choose(
-    cells: NDArray[np.int64], groups: NDArray[np.int64], keys: NDArray[np.uint64], people: int, references: int
+    cells: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    people: int,
+    references: int,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
     """Return the positions of people and of references by cell, from one set of rows, apart.
 
@@ -304,12 +314,14 @@ def explain_table(
             )
             parts.append(found.flatten(2) @ columns.to(found.dtype) / spread)
         ones = [torch.ones(len(each), dtype=parts[0].dtype, device=device) for each in (of, rows)]
-        blocks.append(Block(
-            share=float(mass[cell] / mass.sum()),
-            attributions=torch.cat(parts, dim=1),
-            references=of,
-            people=rows,
-            weights=ones[0] if weights[1] is None else weights[1][of].to(ones[0]),
-            people_weights=ones[1] if weights[0] is None else weights[0][rows].to(ones[1]),
-        ))
+        blocks.append(
+            Block(
+                share=float(mass[cell] / mass.sum()),
+                attributions=torch.cat(parts, dim=1),
+                references=of,
+                people=rows,
+                weights=ones[0] if weights[1] is None else weights[1][of].to(ones[0]),
+                people_weights=ones[1] if weights[0] is None else weights[0][rows].to(ones[1]),
+            )
+        )
     return ExplainedTable(tuple(blocks), spread)

@@ -191,4 +191,6 @@ def spread(scores: Tensor, weights: Tensor | None = None) -> Tensor:
     ordered, order = scores.sort(0)
     share = (weights / weights.sum()).to(scores.dtype).view(shape).expand_as(scores).gather(0, order)
     ranks = 2 * share.cumsum(0) - share - 1
-    return math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)
+    return (
+        math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)
+    )

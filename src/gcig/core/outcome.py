@@ -9,7 +9,12 @@ from gcig.core.task import Task, as_outputs, task_of
 
 
 def cell_rates(
-    decisions: Tensor, cells: Tensor, groups: Tensor, n_cells: int, n_groups: int, weights: Tensor | None = None
+    decisions: Tensor,
+    cells: Tensor,
+    groups: Tensor,
+    n_cells: int,
+    n_groups: int,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the mean decisions (cells, groups, d), 0 for an empty cell, and which cells have rows.
 
@@ -84,7 +89,10 @@ class OutcomeLoss(nn.Module):
         for name, value in (("width", width), ("smoothness", smoothness)):
             at_least = "a number >= 0" if name == "smoothness" else "a positive number"
             check_argument(
-                name, value, at_least, lambda v, n=name: is_number(v) and (v > 0 or (n == "smoothness" and v == 0))
+                name,
+                value,
+                at_least,
+                lambda v, n=name: is_number(v) and (v > 0 or (n == "smoothness" and v == 0)),
             )
         self.n_groups, self.task, self.width, self.smoothness = n_groups, task, width, smoothness
 
@@ -105,7 +113,9 @@ class OutcomeLoss(nn.Module):
         n = len(outputs)
         for name, values in (("y", y), ("groups", groups)):
             if values.shape != (n,):
-                raise ValueError(f"{name} must have shape ({n},), one value per row, not {tuple(values.shape)}")
+                raise ValueError(
+                    f"{name} must have shape ({n},), one value per row, not {tuple(values.shape)}"
+                )
         if groups.is_floating_point() or groups.dtype == torch.bool:
             raise TypeError(f"groups must be integers from 0 to n_groups - 1, not {groups.dtype}")
         outputs = as_outputs(outputs, n)

@@ -218,7 +218,11 @@ class GCIGPenalty(_Penalty):
             return weights / weights.sum().clamp_min(EPS)
         mass = torch.zeros(self.baselines.task.n_cells, dtype=weights.dtype, device=weights.device)
         mass = mass.index_add_(0, cells, weights)
-        share = 2 / self.baselines.task.n_cells if self.label_weights == "sum" else 1 / self.baselines.task.n_cells
+        share = (
+            2 / self.baselines.task.n_cells
+            if self.label_weights == "sum"
+            else 1 / self.baselines.task.n_cells
+        )
         return share * weights / mass.clamp_min(EPS)[cells]
 
 
@@ -285,9 +289,7 @@ class ReasonGapPenalty(_Penalty):
             kind: REFERENCES[kind](baselines.rows) for kind in reference_kinds(references)
         }
 
-    def forward(
-        self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return the penalty of a mini-batch; arguments as in `GCIGPenalty`."""
         x, y, sample_weight = self._prepare(module, x, y, None, sample_weight)
         if not len(x):

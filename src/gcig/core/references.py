@@ -99,7 +99,10 @@ def _pooled(rows: ReferenceRows) -> ReferenceRows:
 
 def _cell_means(rows: ReferenceRows, inputs: Tensor) -> Tensor:
     """Return the weighted mean of each cell, (cells, groups, columns); 0 for an empty one."""
-    places, size = rows.task.cells(rows.labels) * rows.n_groups + rows.groups, rows.task.n_cells * rows.n_groups
+    places, size = (
+        rows.task.cells(rows.labels) * rows.n_groups + rows.groups,
+        rows.task.n_cells * rows.n_groups,
+    )
     mass = torch.bincount(places, rows.mass, minlength=size).clamp_min(1e-300)
     sums = inputs.new_zeros(size, inputs.shape[1]).index_add_(0, places, inputs * rows.mass.unsqueeze(1))
     return (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
@@ -182,7 +185,10 @@ class _Ranges:
             few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
             begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
             begin = torch.maximum(begin, first)
-            low, high = torch.where(few, begin, low), torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high)
+            low, high = (
+                torch.where(few, begin, low),
+                torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high),
+            )
         cumulative = rows.mass[order].cumsum(0)
         edges = torch.cat([cumulative.new_zeros(1), cumulative])
         return cls(order, cumulative, edges[low], edges[high] - edges[low])
@@ -340,7 +346,9 @@ def _check_lengths(x: Tensor, y: Tensor, groups: Tensor) -> None:
     for name, values in (("y", y), ("groups", groups)):
         if not isinstance(values, Tensor) or values.shape != (len(x),):
             shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"{name} must be a tensor of shape ({len(x)},), one value per row of x, not {shape}")
+            raise ValueError(
+                f"{name} must be a tensor of shape ({len(x)},), one value per row of x, not {shape}"
+            )
     if groups.is_floating_point() or groups.dtype == torch.bool or (len(groups) and int(groups.min()) < 0):
         raise ValueError("groups must be integer codes from 0")
 

@@ -167,7 +167,11 @@ class Binary(Task):
         self.check_outcome(outcome)
         if outcome == "equalized_odds":
             return y.long(), 2, 1.0
-        return (y.long() - 1 if outcome == "equal_opportunity" else torch.zeros_like(y, dtype=torch.long)), 1, 1.0
+        return (
+            (y.long() - 1 if outcome == "equal_opportunity" else torch.zeros_like(y, dtype=torch.long)),
+            1,
+            1.0,
+        )
 
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the bias that selects as many rows."""
@@ -302,7 +306,9 @@ class Number(Task):
         mean = (w * y).sum() / w.sum()
         scale = float(((w * (y - mean).square()).sum() / w.sum()).sqrt())
         outcome_edges = _quantile_edges(y, w, OUTCOME_BINS)
-        return cls(tuple(edges.tolist()), tuple(centres.tolist()), tuple(outcome_edges.tolist()), scale or 1.0)
+        return cls(
+            tuple(edges.tolist()), tuple(centres.tolist()), tuple(outcome_edges.tolist()), scale or 1.0
+        )
 
     @property
     def n_cells(self) -> int:  # type: ignore[override]

@@ -197,7 +197,10 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed, device = int(check_random_state(self.random_state).randint(2**31 - 1)), resolve_device(self.device)
+        seed, device = (
+            int(check_random_state(self.random_state).randint(2**31 - 1)),
+            resolve_device(self.device),
+        )
         labels = self._learn_labels(table)
         fraction = self.validation_fraction if self.holds_out else None
         rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
@@ -206,7 +209,11 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
         with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             baselines = GroupBaselines.from_data(
-                rows.inputs, rows.labels, rows.groups, task=self.task_, n_groups=n_groups,
+                rows.inputs,
+                rows.labels,
+                rows.groups,
+                task=self.task_,
+                n_groups=n_groups,
                 sample_weight=rows.weights,
             )
             blocks = find_blocks(rows.inputs, origin)
@@ -217,14 +224,20 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         data = TrainingData(
-            rows, training, validation, n_groups, table.frame.iloc[kept], self.task_, origin, blocks,
+            rows,
+            training,
+            validation,
+            n_groups,
+            table.frame.iloc[kept],
+            self.task_,
+            origin,
+            blocks,
             tuple(protected),
+            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
         )
         return self._train(train, network, data, seed)
 
-    def describe_data(
-        self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool
-    ) -> None:
+    def describe_data(self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool) -> None:
         """Set the attributes that describe the training data."""
         self.groups_, self.baselines_ = groups, baselines.cpu().numpy()
         self.n_features_in_ = len(self.encoder_.feature_names_in_)

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gcig._arrays import Codes, Encoded
+from gcig._arrays import Encoded
 from gcig._validation import InputError
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
@@ -121,9 +121,10 @@ def explain_rows(
             argument="columns",
         )
     baselines, groups = np.asarray(model.baselines_), adapted.groups or ()
-    cells = model.task_.cells(torch.from_numpy(labels))
+    of_rows = torch.tensor(labels)
+    cells = model.task_.cells(of_rows)
     references = torch.from_numpy(baselines)[cells].transpose(0, 1)  # (groups, n, columns)
-    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, torch.from_numpy(labels))
+    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
     attribution = choose_steps(IntegratedGradients(), score, inputs, references)
     values = attribution.attribute(score, inputs, references)
     with torch.no_grad():

@@ -18,7 +18,6 @@ from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 
 
-
 class Affine(nn.Module):
     """A network whose outputs are scaled and shifted."""
 
@@ -202,7 +201,9 @@ def restore_network(
     if architecture is not None and "mixture" in architecture:
         return _restore_mixture(architecture["mixture"], state, module)
     if architecture is not None and "affine" in architecture:
-        inner = {name.removeprefix("network."): each for name, each in state.items() if name.startswith("network.")}
+        inner = {
+            name.removeprefix("network."): each for name, each in state.items() if name.startswith("network.")
+        }
         network = restore_network(architecture["affine"], inner, module)
         return Affine(network, float(state["scale"]), state["shift"]).eval()
     if architecture is not None:

@@ -71,7 +71,9 @@ def _validation(network: nn.Module, data: TrainingData) -> Any:
     def validate(epoch: int) -> Validation:  # noqa: ARG001 (every epoch is eligible)
         outputs = all_outputs(network, rows.inputs)
         loss = task.loss(outputs, rows.labels)
-        mean = float(loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum())
+        mean = float(
+            loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum()
+        )
         found = utility(task, outputs.double().cpu().numpy(), rows.labels.cpu().numpy(), weights)
         return Validation(mean, {f"val_{name}": value for name, value in found.items()})
 

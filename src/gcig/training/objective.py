@@ -72,7 +72,9 @@ class MiniBatch:
     def references(self) -> dict[str, Tensor]:
         """References of the explained rows by kind, (draws, groups, rows, ...)."""
         cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()}
+        return {
+            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
+        }
 
     @cached_property
     def attributions(self) -> dict[str, Tensor]:

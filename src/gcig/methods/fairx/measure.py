@@ -68,8 +68,15 @@ def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], Re
     if held_out.attribution.complete and spread > 0:
         with torch.enable_grad():
             table = explain_rows_apart(
-                network, rows, task, held_out.attribution, held_out.columns, spread,
-                people=_PEOPLE, references=_REFERENCES, legitimate=held_out.legitimate,
+                network,
+                rows,
+                task,
+                held_out.attribution,
+                held_out.columns,
+                spread,
+                people=_PEOPLE,
+                references=_REFERENCES,
+                legitimate=held_out.legitimate,
             )
         reasons = table.figures(rows.groups, held_out.n_groups, n_permutations=100)
     measured |= {
@@ -77,7 +84,9 @@ def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], Re
         "reason_gap_common": reasons.common.value,
         "reason_gap_varying": reasons.varying.value,
     }
-    return measured | _relative_to_means(network, held_out, spread) | _trust(network, held_out, outputs), reasons
+    return measured | _relative_to_means(network, held_out, spread) | _trust(
+        network, held_out, outputs
+    ), reasons
 
 
 def _relative_to_means(network: nn.Module, held_out: HeldOut, spread: float) -> dict[str, float]:
