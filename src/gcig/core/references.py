@@ -131,7 +131,8 @@ def _curves(rows: ReferenceRows, inputs: Tensor) -> Tensor:
 class Members:
     """Random members of every (cell, group), the same for all rows of a cell; drawn anew in every call.
 
-    Draws are stratified over the members, so they are different people if there are enough.
+    Draws of one call are different people if there are enough, and any two people can be drawn together:
+    products of two draws are then unbiased. In legitimate columns one draw is the same for all groups.
     """
 
     sampled = True
@@ -161,53 +162,59 @@ class Members:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """The rows sorted by group and cell, and where each cell's range of cumulative weights begins and ends."""
+    """The rows by group and cell, and which of them, and of their cumulative weights, are each cell's."""
 
     order: Tensor  # (n,) positions of rows
-    cumulative: Tensor  # (n,) weights, float64
-    start: Tensor  # (groups, cells)
-    size: Tensor  # (groups, cells)
+    cumulative: Tensor  # (n + 1,) weights, float64, from 0
+    low: Tensor  # (groups, cells): places in `order`
+    high: Tensor
 
     @classmethod
     def of(cls, rows: ReferenceRows) -> "_Ranges":
         cells, n_cells = rows.task.cells(rows.labels), rows.task.n_cells
-        order = torch.argsort(rows.labels.double(), stable=True)
-        order = order[torch.argsort(rows.groups[order], stable=True)]
-        counts = torch.bincount(rows.groups * n_cells + cells, minlength=rows.n_groups * n_cells)
-        counts = counts.view(rows.n_groups, n_cells)
+        places = rows.groups * n_cells + cells
+        order = (rows.mass > 0).nonzero().flatten()
+        # In random order within a cell: draws from different parts of a sorted table would have something
+        # in common, and their products would be biased.
+        shuffle = torch.randperm(len(order), generator=torch.Generator().manual_seed(0))
+        order = order[shuffle.to(order.device)]
+        order = order[torch.argsort(places[order], stable=True)]
+        counts = torch.bincount(places[order], minlength=rows.n_groups * n_cells).view(rows.n_groups, n_cells)
         low = (counts.flatten().cumsum(0) - counts.flatten()).view_as(counts)
         high = low + counts
-        if rows.task.key == "number":  # a nearly empty bin takes the nearest people of its group
+        if rows.task.key == "number":  # a nearly empty bin takes people of the next ones
             first, last = low[:, :1], high[:, -1:]
             few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
             begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
             begin = torch.maximum(begin, first)
             low, high = torch.where(few, begin, low), torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high)
-        cumulative = rows.mass[order].cumsum(0)
-        edges = torch.cat([cumulative.new_zeros(1), cumulative])
-        return cls(order, cumulative, edges[low], edges[high] - edges[low])
+        mass = rows.mass[order]
+        return cls(order, torch.cat([mass.new_zeros(1), mass.cumsum(0)]), low, high)
 
     def draw(self, n_draws: int, generator: torch.Generator | None) -> Tensor:
         """Return positions of rows, (draws, groups, cells): one from each of `n_draws` strata of each cell.
 
-        The strata are turned by a random amount, so that any two members can be drawn together.
+        The strata are turned by a random amount, so that any two members can be drawn together. Two draws are
+        at least one member apart.
         """
-        device = self.start.device
-        shape, source = (n_draws + 1, *self.start.shape), device if generator is None else generator.device
+        device = self.low.device
+        shape, source = (n_draws + 1, *self.low.shape), device if generator is None else generator.device
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=source).to(device)
         strata = torch.arange(n_draws, dtype=torch.float64, device=device).view(-1, 1, 1)
-        share = ((strata + uniform[1:]) / n_draws + uniform[0]).remainder(1.0)
-        return self._at(self.start + share * self.size)
+        room = (1 - n_draws / (self.high - self.low).clamp_min(1)).clamp_min(0)
+        share = ((strata + room * uniform[1:]) / n_draws + uniform[0]).remainder(1.0)
+        return self._at(share, self.low, self.high)
 
     def draw_each(self, cells: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
         """Return the position of one member of each (cell, group), (n,)."""
         uniform = torch.rand(len(cells), generator=generator, dtype=torch.float64, device=generator.device)
-        return self._at(self.start[groups, cells] + uniform.to(cells.device) * self.size[groups, cells])
+        return self._at(uniform.to(cells.device), self.low[groups, cells], self.high[groups, cells])
 
-    def _at(self, weight: Tensor) -> Tensor:
-        """Return the row at which the cumulative weight exceeds a number."""
-        places = torch.searchsorted(self.cumulative, weight, right=True)
-        return self.order[places.clamp_max(len(self.order) - 1)]
+    def _at(self, share: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Return the row at which a share of the weight of a range is reached; any row for an empty range."""
+        begin, end = self.cumulative[low], self.cumulative[high]
+        places = torch.searchsorted(self.cumulative[1:], begin + share * (end - begin), right=True)
+        return self.order[torch.minimum(places, high - 1).clamp_min(0)]
 
 
 REFERENCES: Registry[Callable[[ReferenceRows], References]] = Registry(
