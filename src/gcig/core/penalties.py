@@ -327,8 +327,14 @@ def gaps_by_kind(
         draws = len(values) // baselines.n_groups
         member = torch.eye(baselines.n_groups, dtype=values.dtype, device=values.device).repeat(1, draws)
         people = None if weights is None else weights.to(values.dtype)
+        sampled = kinds[name].sampled
+        if sampled and draws < 2:
+            raise ValueError(
+                f"the references {name!r} are a sample, of which there must be two or more draws: the square "
+                "of a single one contains its noise"
+            )
         gaps[name] = reason_gap(
-            values / scale, member, cells, people=people, sampled=kinds[name].sampled, defined=defined
+            values / scale, member, cells, people=people, sampled=sampled, defined=defined, draws=draws
         )
     return gaps
 
