@@ -43,6 +43,12 @@ class Score:
         """Return the scores (m, n) of points (m, n, ...), m for each of the n rows."""
         m, n = points.shape[:2]
         outputs = as_outputs(self.module(points.flatten(0, 1)), m * n)
+        if outputs.shape[1] != self.contrast.shape[1]:
+            raise ValueError(
+                f"the module gives {outputs.shape[1]} outputs per row, but the task of the labels has "
+                f"{self.contrast.shape[1]}: give the baselines another task ('classes' for one output per "
+                "class, 'binary' for one logit), or change the module"
+            )
         return (outputs.view(m, n, -1) * self.contrast.to(outputs.dtype)).sum(-1)
 
     def __getitem__(self, rows: slice) -> "Score":
