@@ -316,9 +316,18 @@ class GroupBaselines(nn.Module):
         check_argument("min_cell", min_cell, "a positive integer", lambda value: is_count(value, 1))
         check_argument("rate", rate, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
         _check_lengths(x, y, groups)
+        if sample_weight is not None and sample_weight.shape != y.shape:
+            raise ValueError(f"sample_weight must have shape ({len(y)},), not {tuple(sample_weight.shape)}")
         x = x.detach()
-        n_groups = n_groups or int(groups.max()) + 1
+        codes = int(groups.max()) + 1
+        n_groups = codes if n_groups is None else n_groups
+        if not 2 <= n_groups >= codes:
+            raise ValueError(
+                f"n_groups must be two or more, and more than the largest code of a group, {codes - 1}; not "
+                f"{n_groups}. Explanations relative to one group cannot be compared."
+            )
         of_label = task_of(y, task, sample_weight)
+        check_labels(of_label, y)
         rows = ReferenceRows(x, y, groups.long(), of_label, n_groups, sample_weight, legitimate, min_cell)
         return cls(rows, rate)
 
@@ -333,14 +342,29 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:
         """Move the means towards those of a mini-batch; cells without rows stay as they are."""
+        shape = (self.task.n_cells, self.n_groups)
         places = self.task.cells(y) * self.n_groups + groups.long()
-        size = self.task.n_cells * self.n_groups
-        counts = torch.bincount(places, minlength=size)
-        flat = x.detach().flatten(1)
-        sums = flat.new_zeros(size, flat.shape[1]).index_add_(0, places, flat)
-        means = (sums / counts.clamp_min(1).unsqueeze(1)).view_as(self.values)
-        rate = (self.rate * (counts > 0)).to(means.dtype).view(*self.values.shape[:2], *[1] * (x.dim() - 1))
-        self.values.lerp_(means.to(self.values.dtype), rate.to(self.values.dtype))
+        counts = torch.bincount(places, minlength=shape[0] * shape[1]).view(*shape, 1)
+        flat = x.detach().flatten(1).to(self.values.dtype)
+        sums = flat.new_zeros(shape[0] * shape[1], flat.shape[1]).index_add_(0, places, flat).unflatten(0, shape)
+        if self.rows.legitimate is not None:  # all groups together
+            alike = self.rows.legitimate.flatten()
+            sums = torch.where(alike, sums.sum(1, keepdim=True), sums)
+            counts = torch.where(alike, counts.sum(1, keepdim=True), counts)
+        means, rate = sums / counts.clamp_min(1), self.rate * (counts > 0).to(sums.dtype)
+        self.values.lerp_(means.view_as(self.values), rate.expand_as(means).view_as(self.values))
+
+
+def check_labels(task: Task, y: Tensor) -> None:
+    """Raise an error if labels are not those of the task."""
+    if task.key == "number" or not len(y):
+        return
+    low, high = (int(each) for each in y.aminmax())
+    if low < 0 or high >= task.n_cells or (y.is_floating_point() and bool((y != y.round()).any())):
+        raise ValueError(
+            f"y must be codes of classes from 0 to {task.n_cells - 1}, but has values from {float(y.min()):g} "
+            f"to {float(y.max()):g}. Number the classes from 0, or make baselines of the labels that occur."
+        )
 
 
 def _check_lengths(x: Tensor, y: Tensor, groups: Tensor) -> None:
