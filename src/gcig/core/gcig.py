@@ -25,14 +25,18 @@ def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Te
     return attributions * (vector_norm(attributions, norm) + eps).reciprocal().unsqueeze(-1)
 
 
-def disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
+def disparity(
+    attributions: Tensor, *, norm: str = "l1", eps: float = EPS, defined: Tensor | None = None
+) -> Tensor:
     """Compute the disparity of each row, shape (n,); its gradient is zero, not NaN, if the groups agree.
+
+    ``defined`` (groups, n) says among which groups each row is compared; by default all.
 
     >>> attributions = torch.tensor([[[1.0, 1.0]], [[3.0, -1.0]]])  # two groups, one row, two columns
     >>> disparity(attributions)  # distance of (1/2, 1/2) and (3/4, -1/4)
     tensor([0.7906])
     """
-    return root_mean_square_distance(normalise(attributions, norm=norm, eps=eps))
+    return root_mean_square_distance(normalise(attributions, norm=norm, eps=eps), defined)
 
 
 def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
