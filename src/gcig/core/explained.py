@@ -129,11 +129,13 @@ class ExplainedTable:
         common, varying, total = 0.0, 0.0, 0.0
         for block in self.blocks:
             weights = block.membership(groups[block.references], max(group, other) + 1)[[group, other]]
+            if not bool(weights.any(1).all()):
+                continue  # one of the two groups has nobody with this label
             means = torch.einsum("gr,ric->gic", weights, block.attributions) / weights.sum(1)[:, None, None]
-            difference = means[1] - means[0]
-            middle = difference.mean(0)
+            difference, people = means[1] - means[0], block.people_weights / block.people_weights.sum()
+            middle = people @ difference
             common = common + block.share * middle
-            varying = varying + block.share * (difference - middle).square().mean(0)
+            varying = varying + block.share * (people @ (difference - middle).square())
             total += block.share
         return torch.as_tensor(common) / total, (torch.as_tensor(varying) / total).sqrt()
 
