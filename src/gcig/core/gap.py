@@ -131,7 +131,7 @@ def reason_gap(
     >>> a = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]])
     >>> gap, varying = reason_gap(a, torch.eye(2), torch.zeros(2, dtype=torch.long), sampled=False)
     >>> gap, varying
-    (tensor(3.), tensor(4.))
+    (tensor(3.), tensor(2.))
     """
     if people is None:
         people = attributions.new_ones(attributions.shape[1])
