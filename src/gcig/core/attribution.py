@@ -100,7 +100,8 @@ class IntegratedGradients:
         points = self.n_steps * len(references) * rows[:1].nbytes
         size = max(1, _BYTES_AT_ONCE // max(1, points))
         parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
-        found = [self._slopes(score[own], rows[own], references[:, own], False).detach() for own in parts]
+        with torch.inference_mode(False), torch.no_grad():
+            found = [self._slopes(score[own], rows[own], references[:, own], False) for own in parts]
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
@@ -140,7 +141,7 @@ class GradientTimesInput:
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
     with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
-        points = points.detach().requires_grad_()
+        points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None
         if scores.requires_grad:
