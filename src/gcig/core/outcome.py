@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gcig._arguments import check_argument, is_number
-from gcig.core.task import Task, as_outputs, task_of
+from gcig.core.task import Classes, Task, as_outputs, task_of
 
 
 def cell_rates(
@@ -119,9 +119,10 @@ class OutcomeLoss(nn.Module):
         if groups.is_floating_point() or groups.dtype == torch.bool:
             raise TypeError(f"groups must be integers from 0 to n_groups - 1, not {groups.dtype}")
         outputs = as_outputs(outputs, n)
-        task = task_of(y, self.task, sample_weight) if outputs.shape[1] == 1 or self.task != "auto" else None
-        if task is None:
-            task = task_of(y, "classes", sample_weight)
+        if outputs.shape[1] > 1 and self.task in ("auto", "classes"):  # a mini-batch may lack a class
+            task: Task = Classes.of(y, sample_weight, n_classes=outputs.shape[1])
+        else:
+            task = task_of(y, self.task, sample_weight)
         n_groups = self.n_groups or int(groups.max()) + 1
         cells, n_cells, cell_weight = task.outcome_cells(y, self.outcome)
         soft = task.soft_decisions(outputs, self.width)

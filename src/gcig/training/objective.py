@@ -111,7 +111,7 @@ class Objective:
 
     def __call__(self, batch: MiniBatch) -> dict[str, Tensor]:
         """Return the value of each term, unweighted, and their weighted sum as ``total``."""
-        values, total = {}, torch.zeros((), device=batch.inputs.device)
+        values, total = {}, batch.inputs.new_zeros(())
         for name, (term, weight) in self.terms.items():
             values[name] = term(batch)
             total = total + values[name] * (weight() if callable(weight) else weight)
