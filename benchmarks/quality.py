@@ -80,7 +80,9 @@ def describe(name: str, folds: list[dict[str, Any]]) -> str:
     return f"{name}: {'; '.join(parts)}; budget used {used:.2f}; {seconds:.1f} s"
 
 
-def measure_fold(table: Table, fold: int, parameters: dict[str, Any], seed: int = SEED) -> dict[str, Any]:
+def measure_fold(
+    table: Table, fold: int, parameters: dict[str, Any], seed: int = SEED, fit_seed: int | None = None
+) -> dict[str, Any]:
     """Fit FairX, and measure it and its plain network on the rows of a test fold."""
     torch.set_num_threads(1)
     strata = (
@@ -89,7 +91,7 @@ def measure_fold(table: Table, fold: int, parameters: dict[str, Any], seed: int 
         else np.digitize(table.y, np.quantile(table.y, [0.2, 0.4, 0.6, 0.8]))
     )
     train, test = k_folds(strata, table.groups, n_splits=5, random_state=seed)[fold]
-    networks = fit(table, train, parameters, seed)
+    networks = fit(table, train, parameters, seed if fit_seed is None else fit_seed)
     model, plain, seconds = networks
     parts = [encode(model, table, rows) for rows in (train, test)]
     found: dict[str, Any] = {"task": model.task_.key, "repaired": model.repaired_}

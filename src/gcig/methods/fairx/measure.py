@@ -24,7 +24,7 @@ from gcig.metrics.trust import (
 from gcig.metrics.utility import utility
 from gcig.training.batches import Rows, all_outputs
 
-_PEOPLE, _REFERENCES = 100, 1600  # per label (bin), and per label and group
+_PEOPLE, _REFERENCES = 60, 800  # per label (bin), and per label and group
 _MEAN_ROWS, _IMPORTANCE_ROWS = 1024, 512
 _MEAN_STEPS = 8  # nodes of attributions relative to means
 

@@ -77,7 +77,7 @@ class Setting:
     weight_decay: float
     progress: bool = False
     customise: Callable[[Objective], Objective] = field(default=lambda objective: objective)
-    tuning: Tuning = TUNING
+    tuning: Tuning = field(default_factory=lambda: TUNING)
 
 
 @dataclass(frozen=True, eq=False)
