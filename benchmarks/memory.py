@@ -124,5 +124,5 @@ def _in_process(*arguments: str) -> Any:
 
 if __name__ == "__main__":
     kind, *given = sys.argv[1:]
-    measures = {"penalty": measure_penalty, "audit": measure_audit}
+    measures = {"audit": measure_audit}
     print(json.dumps(measures[kind](*given)))
