@@ -33,9 +33,9 @@ from gcig.methods.networks import (
     raise_if_diverged,
     with_affine,
 )
+from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import (
-    MOST_CLASSES,
     CheckedTable,
     TrainingData,
     check_table,
@@ -193,7 +193,10 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed, device = int(check_random_state(self.random_state).randint(2**31 - 1)), resolve_device(self.device)
+        seed, device = (
+            int(check_random_state(self.random_state).randint(2**31 - 1)),
+            resolve_device(self.device),
+        )
         labels = self._learn_labels(table)
         fraction = self.validation_fraction if self.holds_out else None
         rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
@@ -202,7 +205,11 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
         with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             baselines = GroupBaselines.from_data(
-                rows.inputs, rows.labels, rows.groups, task=self.task_, n_groups=n_groups,
+                rows.inputs,
+                rows.labels,
+                rows.groups,
+                task=self.task_,
+                n_groups=n_groups,
                 sample_weight=rows.weights,
             )
             blocks = find_blocks(rows.inputs, origin)
@@ -213,14 +220,19 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         data = TrainingData(
-            rows, training, validation, n_groups, table.frame.iloc[kept], self.task_, origin, blocks,
+            rows,
+            training,
+            validation,
+            n_groups,
+            table.frame.iloc[kept],
+            self.task_,
+            origin,
+            blocks,
             tuple(protected),
         )
         return self._train(train, network, data, seed)
 
-    def describe_data(
-        self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool
-    ) -> None:
+    def describe_data(self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool) -> None:
         """Set the attributes that describe the training data."""
         self.groups_, self.baselines_ = groups, baselines.cpu().numpy()
         self.n_features_in_ = len(self.encoder_.feature_names_in_)
@@ -415,7 +427,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
-        threshold = params.get("threshold", "f1")
+        threshold = params.get("threshold", "f1") if "threshold" in self._declared else "f1"
         if hasattr(self, "threshold_") and threshold != "f1":
             self._declared["threshold"].rule.check("threshold", threshold)
         super().set_params(**params)
@@ -478,10 +490,17 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         return tags
 
     def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
-        most = MOST_CLASSES if "classes" in self.tasks else 2
-        return check_table(
-            X, y, sensitive_features, sample_weight, class_weight=self.class_weight, most_classes=most
-        )
+        table = check_table(X, y, sensitive_features, sample_weight, class_weight=self.class_weight)
+        classes = table.labels.classes
+        if len(classes) > 2 and "classes" not in self.tasks:
+            shown = f" ({', '.join(map(repr, classes))})" if len(classes) <= 10 else ""
+            raise InputError(
+                f"has {len(classes)} classes{shown}. Only binary classification is supported. The type of "
+                "the target is multiclass. Methods for several classes are "
+                f"{', '.join(methods_for('classes'))}.",
+                argument="y",
+            )
+        return table
 
     def _learn_labels(self, table: CheckedTable) -> Tensor:
         return torch.from_numpy(table.labels.codes)
@@ -567,8 +586,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def _finish_network(self, network: nn.Module) -> nn.Module:
         shift = torch.full((1,), self.label_mean_, device=next(network.parameters()).device)
-        finished = with_affine(network, self.label_scale_, shift)
-        return finished
+        return with_affine(network, self.label_scale_, shift)
 
     def _finish(self, data: TrainingData) -> None:  # noqa: ARG002
         task = self.task_
