@@ -34,9 +34,9 @@ from gcig.methods.networks import (
     raise_if_diverged,
     with_affine,
 )
+from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import (
-    MOST_CLASSES,
     CheckedTable,
     TrainingData,
     check_table,
@@ -432,7 +432,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
-        threshold = params.get("threshold", "f1")
+        threshold = params.get("threshold", "f1") if "threshold" in self._declared else "f1"
         if hasattr(self, "threshold_") and threshold != "f1":
             self._declared["threshold"].rule.check("threshold", threshold)
         super().set_params(**params)
@@ -495,10 +495,17 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         return tags
 
     def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
-        most = MOST_CLASSES if "classes" in self.tasks else 2
-        return check_table(
-            X, y, sensitive_features, sample_weight, class_weight=self.class_weight, most_classes=most
-        )
+        table = check_table(X, y, sensitive_features, sample_weight, class_weight=self.class_weight)
+        classes = table.labels.classes
+        if len(classes) > 2 and "classes" not in self.tasks:
+            shown = f" ({', '.join(map(repr, classes))})" if len(classes) <= 10 else ""
+            raise InputError(
+                f"has {len(classes)} classes{shown}. Only binary classification is supported. The type of "
+                "the target is multiclass. Methods for several classes are "
+                f"{', '.join(methods_for('classes'))}.",
+                argument="y",
+            )
+        return table
 
     def _learn_labels(self, table: CheckedTable) -> Tensor:
         return torch.from_numpy(table.labels.codes)
@@ -584,8 +591,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def _finish_network(self, network: nn.Module) -> nn.Module:
         shift = torch.full((1,), self.label_mean_, device=next(network.parameters()).device)
-        finished = with_affine(network, self.label_scale_, shift)
-        return finished
+        return with_affine(network, self.label_scale_, shift)
 
     def _finish(self, data: TrainingData) -> None:  # noqa: ARG002
         task = self.task_
