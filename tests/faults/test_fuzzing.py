@@ -203,7 +203,7 @@ FILES = [
     "model.ubj",
     "options.toml",
 ]
-FILES += ["audit.json", "trained/manifest.json", "trained/model.json", "trained/tensors.safetensors"]
+FILES += ["audit.json", "trained/model.json", "trained/tensors-*.safetensors"]
 DRAWN = ["run/manifest.json", "run/trials/*.json", "trained/report.json", "family/tradeoff.json"]
 DRAWN += [f"published/{name}" for name in ("request.json", "chosen_parameters.json", "provenance.json")]
 DRAWN += [f"published/{name}" for name in ("results.csv", "pooled.csv", "measured/datasets.json")]

@@ -22,24 +22,44 @@ class Method:
         Location of the estimator, ``"package.module:Class"``; imported when first used.
     search_space : mapping of parameter name to values
         The values that grid search tries.
+    regressor : str
+        Location of the estimator for numbers, if it is another class.
 
     Examples
     --------
     >>> METHODS["hardt"].label, METHODS["hardt"].estimator.__name__
     ('Hardt', 'ThresholdOptimizerClassifier')
+    >>> METHODS["fairx"].estimator_for("number").__name__
+    'FairXRegressor'
     """
 
     key: str
     label: str
     location: str
     search_space: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    regressor: str = ""
 
     @property
     def estimator(self) -> type[Any]:
         """The class of the estimator."""
-        module, _, name = self.location.partition(":")
-        found: type[Any] = getattr(import_module(module), name)
-        return found
+        return _import_class(self.location)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that the method is defined for, of ``"binary"``, ``"classes"`` and ``"number"``."""
+        return (*self.estimator.tasks, *(("number",) if self.regressor else ()))
+
+    def estimator_for(self, task: str) -> type[Any]:
+        """Return the class of the estimator for a task."""
+        if task not in self.tasks:
+            raise ValueError(f"the method {self.key!r} is not defined for the task {task!r}")
+        return self.estimator if task in self.estimator.tasks else _import_class(self.regressor)
+
+
+def _import_class(location: str) -> type[Any]:
+    module, _, name = location.partition(":")
+    found: type[Any] = getattr(import_module(module), name)
+    return found
 
 
 def _method_of(key: str, found: Any) -> Method:
@@ -78,8 +98,12 @@ _SEARCH_SPACES: dict[str, Mapping[str, tuple[Any, ...]]] = {
     "fairx-paper": {"lambda_ig": (0.2, 0.5), "lambda_fair": (0.05, 0.2)},
     "fairx": {"budget": (0.02, 0.05), "outcome_weight": (0.1, 0.5)},
 }
+_REGRESSORS = {
+    "unconstrained": "gcig.methods.unconstrained:UnconstrainedRegressor",
+    "fairx": "gcig.methods.fairx.estimator:FairXRegressor",
+}
 _OWN = {
-    key: Method(key, label, f"gcig.methods.{location}", _SEARCH_SPACES[key])
+    key: Method(key, label, f"gcig.methods.{location}", _SEARCH_SPACES[key], _REGRESSORS.get(key, ""))
     for key, (label, location) in _METHODS.items()
 }
 METHODS = Registry("method", _OWN, _method_of)
@@ -130,4 +154,5 @@ def skops_types() -> list[str]:
     >>> "gcig.methods.fairx.estimator.FairXClassifier" in skops_types()
     True
     """
-    return sorted({*_ENCODER_TYPES, *(method.location.replace(":", ".") for method in METHODS.values())})
+    places = {place for method in METHODS.values() for place in (method.location, method.regressor) if place}
+    return sorted({*_ENCODER_TYPES, *(place.replace(":", ".") for place in places)})
