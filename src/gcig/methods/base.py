@@ -92,7 +92,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         The mean encoded row of every label and group in the training data; for a number, of every bin.
     cell_sizes_ : array of shape (cells, groups)
         The number of training rows of each. Audits, evaluations and explanations leave out groups with fewer
-        than ``min_cell`` of a label.
+        than ``min_cell`` of a label. In a saved model, cells of fewer than 11 rows have the size 0 and the
+        mean NaN.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
@@ -117,7 +118,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
-        *("csv_format_", "favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
+        *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
@@ -315,7 +316,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see :doc:`/saved_models`."""
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
@@ -427,6 +428,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("threshold_",)
     classes_: NDArray[Any]
     threshold_: float
 
