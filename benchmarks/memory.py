@@ -1,7 +1,7 @@
-"""Peak memory: of the penalty on one very large batch, and of audits of large files.
+"""Peak memory of audits of large files.
 
-Each case runs in a process of its own (``python -m benchmarks.memory penalty CASE`` or ``audit FILE MODEL``),
-which prints the result as JSON. The files have 30 columns, two of them text, and are generated from a fixed
+Each case runs in a process of its own (``python -m benchmarks.memory audit FILE MODEL``), which prints the
+result as JSON. The files have 30 columns, two of them text, and are generated from a fixed
 seed in a temporary folder.
 """
 
@@ -19,56 +19,11 @@ import pandas as pd
 
 from benchmarks.measurement import Row, report
 
-N_ROWS, N_COLUMNS = 65_536, 104
-BUDGET = 256_000_000
-CASES: dict[str, dict[str, Any]] = {
-    "fused (secants)": {},
-    "layered path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2},
-    "general path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2, "fast": False},
-}
 AUDIT_ROWS, AUDIT_COLUMNS = 5_000_000, 30
 PART = 250_000
 MEMORY_GB = 1.5
 JOBS = np.array(["clerk", "driver", "farmer", "nurse", "smith", "teacher"])
 ZONES = np.array(["east", "north", "south", "west"])
-
-
-def memory_rows() -> Iterator[Row]:
-    """Measure the peak memory of the penalty along each path of the engine."""
-    section = f"Peak memory of forward and backward beyond inputs and parameters (batch {N_ROWS}, 64-32 SiLU)"
-    for name in CASES:
-        report(f"memory, {name}")
-        grown = _in_process("penalty", name)
-        yield Row(section, name, grown / 1e6, unit=" MB", must=BUDGET / 1e6)
-
-
-def measure_penalty(name: str) -> int:
-    """Return the bytes by which the resident set of this process grows in one pass."""
-    import torch
-
-    from gcig.core.references import GroupBaselines
-    from gcig.losses.gcig import GCIGPenalty
-    from gcig.models.mlp import make_mlp
-
-    torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    module = make_mlp(N_COLUMNS, generator=generator)
-    x = torch.randn(N_ROWS, N_COLUMNS, generator=generator)
-    y, groups = torch.arange(N_ROWS) % 2, torch.arange(N_ROWS) // 2 % 2
-    means = GroupBaselines(torch.randn(2, 2, N_COLUMNS, generator=generator))
-    penalty = GCIGPenalty(means, max_bytes=BUDGET, **CASES[name])
-    penalty(module, x[:16], y[:16], groups[:16]).backward()  # loads the code and allocates the gradients
-    before = status("VmRSS")
-    penalty(module, x, y).backward()
-    return status("VmHWM") - before
-
-
-def status(name: str) -> int:
-    """Read a value of this process in bytes; `ru_maxrss` would include the parent's memory at the fork."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no {name} in /proc/self/status")
 
 
 def audit_rows(n_rows: int = AUDIT_ROWS) -> Iterator[Row]:
@@ -169,5 +124,5 @@ def _in_process(*arguments: str) -> Any:
 
 if __name__ == "__main__":
     kind, *given = sys.argv[1:]
-    measures = {"penalty": measure_penalty, "audit": measure_audit}
+    measures = {"audit": measure_audit}
     print(json.dumps(measures[kind](*given)))

@@ -86,7 +86,16 @@ def synthetic(
     return Table(frame, labels, groups.astype(str))
 
 
-SHIPPED = ("adult", "bank", "compas", "compas-paper", "german", "compas-risk", "adult-occupation", "adult-hours")
+SHIPPED = (
+    "adult",
+    "bank",
+    "compas",
+    "compas-paper",
+    "german",
+    "compas-risk",
+    "adult-occupation",
+    "adult-hours",
+)
 TABLES: dict[str, Callable[[], Table]] = {
     **{name: (lambda name=name: shipped(name)) for name in SHIPPED},
     "adult by race": lambda: shipped("adult", "race"),

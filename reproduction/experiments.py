@@ -46,7 +46,10 @@ class Setting:
     words: tuple[str, ...] = ()
 
 
-_OURS: Mapping[str, dict[str, Any]] = {"prediction": {"budget": 0.0}, "prediction+gcig": {"outcome_weight": 0.0}}
+_OURS: Mapping[str, dict[str, Any]] = {
+    "prediction": {"budget": 0.0},
+    "prediction+gcig": {"outcome_weight": 0.0},
+}
 
 
 def ablated(method: str, key: str) -> Setting:

@@ -91,7 +91,7 @@ def test_the_wheel_runs_the_readme_without_extras(archives, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "audit.html").is_file()
-    assert (tmp_path / "model" / "manifest.json").is_file()
+    assert (tmp_path / "model" / "model.json").is_file()
 
 
 def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):

@@ -27,7 +27,7 @@ def test_training_writes_a_model_and_reports(train, loans):
     code, out, err, folder = train("--test-size", "0.4")
     assert code == 0
     assert err == ""  # --quiet
-    assert {path.name for path in folder.iterdir()} >= {"manifest.json", "model.json", "report.json"}
+    assert {path.name for path in folder.iterdir()} >= {"model.json", "report.json"}
     model = gcig.load(folder)
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.groups_ == ("female", "male")

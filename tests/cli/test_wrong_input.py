@@ -272,7 +272,7 @@ def test_folders_that_are_not_models(shell, model, loans_csv, tmp_path):
     for file in model.iterdir():
         (edited / file.name).write_bytes(file.read_bytes())
     (edited / "model.json").write_text("{}")
-    check(shell("predict", edited, loans_csv), "is not the file that was saved")
+    check(shell("predict", edited, loans_csv), "model.json does not describe a saved gcig model")
 
 
 CONFIGS = {

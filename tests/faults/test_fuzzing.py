@@ -196,7 +196,7 @@ FILES = [
     "model.ubj",
     "options.toml",
 ]
-FILES += ["audit.json", "trained/manifest.json", "trained/model.json", "trained/tensors.safetensors"]
+FILES += ["audit.json", "trained/model.json", "trained/tensors-*.safetensors"]
 DRAWN = ["run/manifest.json", "run/trials/*.json", "trained/report.json", "family/tradeoff.json"]
 
 

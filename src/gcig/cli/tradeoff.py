@@ -12,6 +12,9 @@ from gcig.cli import options as opt
 from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 
 
+_WEIGHT = opt.FloatRange(min=0)
+
+
 @command(
     "Train a family of models, and choose among them.",
     "gcig tradeoff loans.csv --target approved --positive yes --sensitive sex --out family/",
@@ -20,9 +23,8 @@ from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 @opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@opt.limit_options(
-    "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
-)
+@opt.option("--budget", "X", "A budget; repeat it for several models.", type=_WEIGHT, multiple=True)
+@opt.limit_options("Choose a model whose upper limit of {} is at most this; exit with 1 if there is none.")
 @opt.favourable_option
 @opt.training_options
 @opt.file_options
@@ -30,6 +32,7 @@ def tradeoff(
     file: Path,
     out: Path,
     overwrite: bool,
+    budget: tuple[float, ...],
     max_gcig: float | None,
     max_eo_gap: float | None,
     test_size: float,
@@ -40,15 +43,14 @@ def tradeoff(
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
+    """Train a family of models over budgets: how much fairer is a model that may cost more?
 
-    Trains one plain network and up to nine fairer ones, each starting from the one before, at no more than
-    five times the cost of one. The folder gets every model (models/0 is the plain one), tradeoff.json, and
+    Trains one plain network and one student per budget, each starting from the one before. The folder gets every model (models/0 is the plain one), tradeoff.json, and
     the page tradeoff.html, on which every model can be clicked. All figures are measured on rows that no
     model was trained or chosen on.
 
-    With --max-gcig and --max-eo-gap, the command names the best model whose upper 90 % confidence limits are
-    within these limits; the exit code is 1 if there is none.
+    With --max-gcig and --max-eo-gap, the command names the best model whose upper confidence limits are within
+    these limits; the exit code is 1 if there is none.
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
@@ -88,7 +90,7 @@ def tradeoff(
         "split": f"seed {seed}, stratified by {table.target} and {table.protected}",
         "gcig": __version__,
     }
-    family = estimator.path(X, y, sensitive_features=sensitive)
+    family = estimator.path(X, y, sensitive_features=sensitive, budgets=budget or None)
     family = family.measure(X_test, y_test, sensitive_features=sensitive_test, **described)
     for model in family.models:
         table.complete(model, good)
@@ -101,7 +103,7 @@ def tradeoff(
         echo_json({"chosen": chosen, **family.record.to_dict()})
     else:
         remark("")
-        _print(family.frame, out)
+        _print(family.record, out)
     if not limited:
         return ExitCode.OK
     if best is None:
@@ -116,22 +118,25 @@ def tradeoff(
     return ExitCode.OK
 
 
-def _print(frame: Any, out: Path) -> None:
+def _print(record: Any, out: Path) -> None:
     """Print one line per model, and the next steps."""
     from gcig.records.formatting import number, text_table
 
-    head = ("model", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
+    head = ("model", "budget", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
+    front = {point.number for point in record.front}
     rows = [
         (
-            str(row["model"]) if row["model"] else "plain",
-            number(row["auc"], 4),
-            *(number(row[name]) for name in ("gcig", "gcig_limit", "outcome_gap", "outcome_gap_limit", "f1")),
-            number(1000 * row["changed"], 0),
-            "*" if row["on_front"] else "",
+            str(point.number) if point.number else "plain",
+            f"{point.weights['budget']:g}",
+            number(point.evaluation.auc, 4),
+            *map(number, (point.evaluation.gcig, point.gcig_limit, point.gap, point.gap_limit)),
+            number(point.evaluation.f1),
+            number(1000 * (point.gained + point.lost), 0),
+            "*" if point.number in front else "",
         )
-        for row in frame.to_dict("records")
+        for point in record.points
     ]
-    click.echo(text_table(head, rows, right_aligned=range(1, 8)))
+    click.echo(text_table(head, rows, right_aligned=range(1, 9)))
     click.echo("* No other model has a higher AUC, a smaller GCIG and a smaller gap all at once.")
     click.echo('"Up to" is the upper 90 % confidence limit.')
     click.echo(f"\nPage:    {out / 'tradeoff.html'}")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PLAIN = "unconstrained"
 
 _WEIGHT = opt.FloatRange(min=0)
+_BOUND = opt.FloatRange(min=0, min_open=True)
+_FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "references")
 
 
 @command(
@@ -38,14 +40,24 @@ _WEIGHT = opt.FloatRange(min=0)
 @opt.limit_options("Exit with 1 if {} is above this.")
 @opt.min_cell_option
 @opt.favourable_option
+@opt.option("--budget", "X", "FairX: how far predictions may move from the plain network's.", type=_WEIGHT)
+@opt.option("--max-gap", "X", "FairX: bound on the outcome gap.", type=_BOUND)
+@opt.option("--max-reason-gap", "X", "FairX: bound on the reason gap.", type=_BOUND)
+@opt.option(
+    "--legitimate", "COLUMN", "FairX: a column in which differences between groups never count.", multiple=True
+)
+@opt.option(
+    "--repair",
+    None,
+    "FairX: repair what depends on the group beyond chance (auto, default), or always.",
+    type=click.Choice(["auto", "always"]),
+)
 @opt.option(
     "--references",
     None,
-    "FairX: references of the reasons: the mean of each group, its members, or both (default).",
-    type=click.Choice(["mean", "members", "both"]),
+    "FairX: whom people are compared with: means of each group, members, or both (default).",
+    type=click.Choice(["means", "members", "both"]),
 )
-@opt.option("--lambda-ig", "X", "FairX: weight of the reasons term.", type=_WEIGHT)
-@opt.option("--lambda-fair", "X", "FairX: weight of the outcome term.", type=_WEIGHT)
 @opt.flag(
     "--robustness",
     "Also measure GCIG under several references, and report whether the comparison depends on them.",
@@ -70,8 +82,9 @@ def train(
     """Train a fair classifier on a CSV, Parquet or Feather file, and report on held-out rows.
 
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
-    and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
-    held-out rows exceed a limit or the model collapsed, and 3 if a limited figure is undefined on them.
+    and report.json. FairX aims at --max-gap and --max-reason-gap in training; the exit code is 1 if the held-out
+    rows exceed a limit (--max-gcig, --max-eo-gap) or the model collapsed, and 3 if a limited figure is undefined
+    on them.
     """
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
@@ -89,13 +102,13 @@ def train(
         check_writable(save_test)
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
-    training = {name: options.pop(name) for name in ("references", "lambda_ig", "lambda_fair", "threshold")}
+    training = {name: options.pop(name) for name in (*_FAIRX, "threshold")}
+    training["legitimate"] = list(training["legitimate"]) or None
     favourable = options.pop("favourable")
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
-    # Only FairX trains towards limits; for other methods, limits are only checked at the end.
-    parameters = _check_parameters(method, training | (limits if method == "fairx" else {}))
+    parameters = _check_parameters(method, training)
     if (threshold := training["threshold"]) is not None:
         shared["threshold"] = threshold  # also for the plain network, because F1 and rates are compared
 

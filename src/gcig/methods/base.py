@@ -34,9 +34,9 @@ from gcig.methods.networks import (
     raise_if_diverged,
     with_affine,
 )
+from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import (
-    MOST_CLASSES,
     CheckedTable,
     TrainingData,
     check_table,
@@ -92,7 +92,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         The mean encoded row of every label and group in the training data; for a number, of every bin.
     cell_sizes_ : array of shape (cells, groups)
         The number of training rows of each. Audits, evaluations and explanations leave out groups with fewer
-        than ``min_cell`` of a label.
+        than ``min_cell`` of a label. In a saved model, cells of fewer than 11 rows have the size 0 and the
+        mean NaN.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
@@ -117,7 +118,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
-        *("csv_format_", "favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
+        *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
@@ -197,7 +198,10 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed, device = int(check_random_state(self.random_state).randint(2**31 - 1)), resolve_device(self.device)
+        seed, device = (
+            int(check_random_state(self.random_state).randint(2**31 - 1)),
+            resolve_device(self.device),
+        )
         labels = self._learn_labels(table)
         fraction = self.validation_fraction if self.holds_out else None
         rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
@@ -206,7 +210,11 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
         with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             baselines = GroupBaselines.from_data(
-                rows.inputs, rows.labels, rows.groups, task=self.task_, n_groups=n_groups,
+                rows.inputs,
+                rows.labels,
+                rows.groups,
+                task=self.task_,
+                n_groups=n_groups,
                 sample_weight=rows.weights,
             )
             blocks = find_blocks(rows.inputs, origin)
@@ -217,14 +225,20 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         data = TrainingData(
-            rows, training, validation, n_groups, table.frame.iloc[kept], self.task_, origin, blocks,
+            rows,
+            training,
+            validation,
+            n_groups,
+            table.frame.iloc[kept],
+            self.task_,
+            origin,
+            blocks,
             tuple(protected),
+            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
         )
         return self._train(train, network, data, seed)
 
-    def describe_data(
-        self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool
-    ) -> None:
+    def describe_data(self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool) -> None:
         """Set the attributes that describe the training data."""
         self.groups_, self.baselines_ = groups, baselines.cpu().numpy()
         self.n_features_in_ = len(self.encoder_.feature_names_in_)
@@ -302,7 +316,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see :doc:`/saved_models`."""
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
@@ -414,12 +428,13 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("threshold_",)
     classes_: NDArray[Any]
     threshold_: float
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
-        threshold = params.get("threshold", "f1")
+        threshold = params.get("threshold", "f1") if "threshold" in self._declared else "f1"
         if hasattr(self, "threshold_") and threshold != "f1":
             self._declared["threshold"].rule.check("threshold", threshold)
         super().set_params(**params)
@@ -482,10 +497,17 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         return tags
 
     def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
-        most = MOST_CLASSES if "classes" in self.tasks else 2
-        return check_table(
-            X, y, sensitive_features, sample_weight, class_weight=self.class_weight, most_classes=most
-        )
+        table = check_table(X, y, sensitive_features, sample_weight, class_weight=self.class_weight)
+        classes = table.labels.classes
+        if len(classes) > 2 and "classes" not in self.tasks:
+            shown = f" ({', '.join(map(repr, classes))})" if len(classes) <= 10 else ""
+            raise InputError(
+                f"has {len(classes)} classes{shown}. Only binary classification is supported. The type of "
+                "the target is multiclass. Methods for several classes are "
+                f"{', '.join(methods_for('classes'))}.",
+                argument="y",
+            )
+        return table
 
     def _learn_labels(self, table: CheckedTable) -> Tensor:
         return torch.from_numpy(table.labels.codes)
@@ -571,8 +593,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def _finish_network(self, network: nn.Module) -> nn.Module:
         shift = torch.full((1,), self.label_mean_, device=next(network.parameters()).device)
-        finished = with_affine(network, self.label_scale_, shift)
-        return finished
+        return with_affine(network, self.label_scale_, shift)
 
     def _finish(self, data: TrainingData) -> None:  # noqa: ARG002
         task = self.task_

@@ -34,8 +34,10 @@ def _binary(task: Any, outputs: Floats, y: NDArray[Any], weights: Floats | None)
     scores, positive = outputs[:, 0], y == 1
     decided = scores >= task.cut
     losses = np.logaddexp(0, np.where(positive, -scores, scores))
-    rates = [np.average(decided[own] == value, weights=_of(weights, own)) if own.any() else math.nan
-             for value, own in ((True, positive), (False, ~positive))]
+    rates = [
+        np.average(decided[own] == value, weights=_of(weights, own)) if own.any() else math.nan
+        for value, own in ((True, positive), (False, ~positive))
+    ]
     return {
         "auc": _auc(positive, scores, weights),
         "log_loss": float(np.average(losses, weights=weights)),
@@ -54,7 +56,9 @@ def _classes(task: Task, outputs: Floats, y: NDArray[Any], weights: Floats | Non
     return {
         "accuracy": float(np.average(predicted == y, weights=weights)),
         "auc": float(np.mean(areas)) if areas else math.nan,
-        "f1": float(f1_score(y, predicted, labels=present, average="macro", sample_weight=weights, zero_division=0.0)),
+        "f1": float(
+            f1_score(y, predicted, labels=present, average="macro", sample_weight=weights, zero_division=0.0)
+        ),
         "log_loss": float(np.average(losses, weights=weights)),
     }
 

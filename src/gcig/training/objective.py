@@ -72,7 +72,9 @@ class MiniBatch:
     def references(self) -> dict[str, Tensor]:
         """References of the explained rows by kind, (draws, groups, rows, ...)."""
         cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()}
+        return {
+            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
+        }
 
     @cached_property
     def attributions(self) -> dict[str, Tensor]:
@@ -109,7 +111,7 @@ class Objective:
 
     def __call__(self, batch: MiniBatch) -> dict[str, Tensor]:
         """Return the value of each term, unweighted, and their weighted sum as ``total``."""
-        values, total = {}, torch.zeros((), device=batch.inputs.device)
+        values, total = {}, batch.inputs.new_zeros(())
         for name, (term, weight) in self.terms.items():
             values[name] = term(batch)
             total = total + values[name] * (weight() if callable(weight) else weight)

@@ -59,6 +59,7 @@ from gcig.training.objective import Objective
 if TYPE_CHECKING:
     from gcig.methods.fairx.path import TradeOff
 
+_KNOWS = 0.95  # of the loss of a constant: an untrained network may be a little better by luck
 _ALIKE = 0.995  # a model that decides this share of the rows alike is warned of
 
 
@@ -236,7 +237,12 @@ class FairX(Parametrised, _Fitted):
         from gcig.methods.fairx.path import train_family  # which imports this module
 
         return train_family(
-            self, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, budgets=budgets,
+            self,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            budgets=budgets,
             max_gaps=max_gaps,
         )
 
@@ -357,8 +363,13 @@ class Fit:
         training, task = data.training, data.task
         legitimate = legitimate_columns(model, data)
         baselines = GroupBaselines.from_data(
-            training.inputs, training.labels, training.groups, task=task, n_groups=data.n_groups,
-            sample_weight=training.weights, legitimate=legitimate,
+            training.inputs,
+            training.labels,
+            training.groups,
+            task=task,
+            n_groups=data.n_groups,
+            sample_weight=training.weights,
+            legitimate=legitimate,
         )
         attribution = resolve_attribution(model.attribution)
         columns = column_matrix(data.blocks)
@@ -517,13 +528,13 @@ class Fit:
 
 
 def _knows_labels(network: nn.Module, data: TrainingData) -> bool:
-    """Return whether a network predicts the training labels better than a constant."""
+    """Return whether a network predicts the training labels clearly better than a constant."""
     rows, task = data.training, data.task
     labels = rows.labels
     own = float(task.loss(all_outputs(network, rows.inputs), labels).mean())
     targets = _label_predictions(task, labels)
     constant = task.constant(targets).expand(len(rows), -1)
-    return own < float(task.loss(constant, labels).mean())
+    return own < _KNOWS * float(task.loss(constant, labels).mean())
 
 
 def _label_predictions(task: Task, labels: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class Setting:
     weight_decay: float
     progress: bool = False
     customise: Callable[[Objective], Objective] = field(default=lambda objective: objective)
-    tuning: Tuning = TUNING
+    tuning: Tuning = field(default_factory=lambda: TUNING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,11 @@ def knowledge(task: Task, outputs: Tensor, weights: Tensor | None = None) -> Ten
 
 
 def train_student(
-    teacher: nn.Module, setting: Setting, aims: Aims, generator: torch.Generator, start: nn.Module | None = None
+    teacher: nn.Module,
+    setting: Setting,
+    aims: Aims,
+    generator: torch.Generator,
+    start: nn.Module | None = None,
 ) -> Student:
     """Train a student of a teacher, which starts at its weights, or at those of another student."""
     rows, task, tuning = setting.rows, setting.task, setting.tuning
