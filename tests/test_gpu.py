@@ -10,14 +10,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
-
-import gcig
-from gcig.benchmark.trials import common_parameters
-from gcig.core.attribution import attributions
 from gcig.core.memory import memory_budget
-from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import RecordedStep
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
@@ -30,6 +23,13 @@ from gcig.losses.terms import (
     PredictionTerm,
     ReasonTerm,
 )
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import gcig
+from gcig.benchmark.trials import common_parameters
+from gcig.core.attribution import attributions
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
 from support.networks import image_problem, token_problem
@@ -364,8 +364,6 @@ def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german):
     assert {json.loads(parameters)["device"] for parameters in frames[0]["parameters"]} == {"cuda"}
     for measure, tolerance in {"auc": 0.02, "gcig": 0.02}.items():
         np.testing.assert_allclose(frames[0][measure], frames[1][measure], atol=tolerance)
-
-
 
 
 def _group_argument(model, data):

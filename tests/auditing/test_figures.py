@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from gcig.core.disparity import disparity
 from torch import nn
 
 from gcig.adapters import adapt
@@ -8,7 +9,6 @@ from gcig.auditing.figures import NullDistribution, mean_disparities
 from gcig.auditing.first_pass import BaselineSums
 from gcig.core.attribution import attributions
 from gcig.core.definition import Definition
-from gcig.core.disparity import disparity
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import EncodedRows
 

@@ -6,12 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-import gcig
-from gcig.benchmark.trials import common_parameters
-from gcig.core.batch import GroupedBatch, TrainingRows
-from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import make_step
 from gcig.engine.optimizer import flat_parameters
 from gcig.losses import gcig as penalties
@@ -29,8 +23,14 @@ from gcig.losses.terms import (
     ReasonTerm,
     SelectionTerm,
 )
-from gcig.methods import METHODS
 from gcig.methods.fairx.distillation import BatchSource, Teacher
+from torch import nn
+
+import gcig
+from gcig.benchmark.trials import common_parameters
+from gcig.core.batch import GroupedBatch, TrainingRows
+from gcig.core.references import GroupBaselines, GroupMembers
+from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
 from support.replay import ExecutedStep, ReplayedStep, emulated_device
 from tables import QUICK, make_loans

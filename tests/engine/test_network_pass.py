@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from torch import nn
-from torch.testing import assert_close
-
 from gcig.core.layered import LayeredNetwork
-from gcig.core.modules import logits
 from gcig.core.paths import cell_secant_attributions
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.optimizer import flat_parameters
+from torch import nn
+from torch.testing import assert_close
+
+from gcig.core.modules import logits
 
 COLUMNS = 5
 ACTIVATIONS = {"silu": nn.SiLU, "relu": nn.ReLU, "tanh": nn.Tanh, "softplus": nn.Softplus}

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
-
 from gcig.core.layered import LayeredNetwork
 from gcig.core.paths import node_attributions as readable
 from gcig.core.quadrature import quadrature
 from gcig.engine.node_pass import is_piecewise_linear, node_attributions
+from torch import nn
 
 
 def make_net(kind, hidden, bias=True):

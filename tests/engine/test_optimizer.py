@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
-
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
+from torch import nn
 
 
 def network():

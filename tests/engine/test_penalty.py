@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
-
 from gcig.core.layered import LayeredNetwork
 from gcig.core.numerics import sharpness
 from gcig.engine.penalty import secant_penalty
 from gcig.engine.scratch import Scratch
 from gcig.engine.secant_pass import SecantRule
+from torch import Tensor, nn
 
 ACTIVATIONS: list[Callable[[], nn.Module]] = [
     nn.SiLU,

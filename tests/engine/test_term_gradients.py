@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from torch.testing import assert_close
-
-from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.term_gradients import pull_pairwise_gap
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.outcome import OUTCOME_LOSSES, pairwise_gap
@@ -19,6 +16,9 @@ from gcig.losses.terms import (
     ReasonTerm,
     SelectionTerm,
 )
+from torch.testing import assert_close
+
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.models.mlp import MLP
 
 N, EXTRA, EXPLAINED, COLUMNS, MEMBERS = 40, 12, 9, 6, 3

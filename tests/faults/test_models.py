@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from gcig.methods.fairx.guards import CollapseWarning
 from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from torch import nn
 
@@ -12,7 +13,6 @@ import gcig
 from gcig._validation import InputError
 from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
-from gcig.methods.fairx.guards import CollapseWarning
 from gcig.training.loop import DivergenceError
 
 RNG = np.random.default_rng(0)

@@ -9,18 +9,18 @@ import weakref
 
 import pytest
 import torch
+from gcig.core.disparity import defined_rows, disparity, sum_blocks
+from gcig.core.numerics import sharpness, vector_norm
+from gcig.core.quadrature import quadrature
+from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
 from gcig.core.attribution import attributions
-from gcig.core.disparity import defined_rows, disparity, sum_blocks
 from gcig.core.modules import KinkWarning
-from gcig.core.numerics import sharpness, vector_norm
-from gcig.core.quadrature import quadrature
 from gcig.core.references import GroupBaselines, GroupMembers
-from gcig.losses.gcig import GCIGPenalty, label_members, label_row_weights, sample_rows, weigh_members
 from gcig.models.mlp import make_mlp
 
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from gcig.core.disparity import disparity
+from gcig.losses.gcig import GCIGPenalty
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from gcig.core.attribution import attributions
-from gcig.core.disparity import disparity
 from gcig.core.references import GroupBaselines, GroupMembers
-from gcig.losses.gcig import GCIGPenalty
 from support.networks import image_problem, token_problem
 
 

@@ -7,11 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
-from torch.testing import assert_close
-
-from gcig.core import disparity as core_disparity
-from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.network_pass import NetworkPass
 from gcig.engine.optimizer import flat_parameters
 from gcig.losses import gcig as gcig_module
@@ -32,6 +27,11 @@ from gcig.losses.terms import (
     ReasonTerm,
     SelectionTerm,
 )
+from torch import nn
+from torch.testing import assert_close
+
+from gcig.core import disparity as core_disparity
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.models.mlp import MLP
 
 N, EXTRA, EXPLAINED = 64, 10, 24

@@ -4,9 +4,6 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from gcig.losses.outcome import (
     OUTCOME_LOSSES,
     DemographicParityLoss,
@@ -15,6 +12,8 @@ from gcig.losses.outcome import (
     pairwise_gap,
     rate_disparity,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 CONDITIONS = {"equalized_odds": [[0], [1]], "equal_opportunity": [[1]], "demographic_parity": [[0, 1]]}
 NAMES = pytest.mark.parametrize("name", list(OUTCOME_LOSSES))

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from torch import nn
-
 from gcig.core.disparity import column_shares, effective_columns
-from gcig.core.references import GroupBaselines
 from gcig.losses.gcig import GCIGPenalty
 from gcig.losses.terms import ColumnTerm, MiniBatch, PredictionTerm, SelectionTerm, column_shortfall
+from torch import nn
+
+from gcig.core.references import GroupBaselines
 
 
 def make_attributions(groups=2, n=7, columns=5, seed=0):

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from gcig.engine.optimizer import FlatAdamW
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +13,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from gcig._validation import InputError
 from gcig.core.batch import GroupedBatch
-from gcig.engine.optimizer import FlatAdamW
 from gcig.methods.adversarial import (
     AdversarialClassifier,
     AdversarialStep,

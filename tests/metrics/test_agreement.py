@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gcig.methods.fairx.selection import HeldOut, measure
+from gcig.methods.fairx.settings import FairTraining
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -14,8 +16,6 @@ from sklearn.preprocessing import OneHotEncoder
 import gcig
 from gcig.auditing import audit, audit_file
 from gcig.core.batch import GroupedBatch
-from gcig.methods.fairx.selection import HeldOut, measure
-from gcig.methods.fairx.settings import FairTraining
 from gcig.metrics.ranking import roc_auc
 from gcig.metrics.rates import Confusion, gap
 from gcig.training.loop import Loop
