@@ -12,7 +12,7 @@ plain network. ``make paper`` runs all experiments; this page shows their ingred
 
 import numpy as np
 import torch
-from gcig.core.disparity import disparity, normalise
+from gcig.core.gcig import disparity, normalise
 from matplotlib import pyplot as plt
 
 import gcig

@@ -19,8 +19,6 @@ from gcig.methods import METHODS, parameter
 from gcig.methods.parameters import FRACTION
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
 # --- Methods and quick settings -----------------------------------------------------------------------
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gcig.core.disparity import column_disparity, independent_squares
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from gcig.adapters import GradientExplainer, adapt
 from gcig.core.definition import Definition
+from gcig.core.gcig import column_disparity, independent_squares
 from gcig.metrics import evaluate, evaluation, gcig_score
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.reasons import Comparison

@@ -18,7 +18,7 @@ from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
 from gcig.core.references import REFERENCES, GroupBaselines, reference_kinds
-from gcig.core.task import KEEP_OUTCOMES, Task
+from gcig.core.task import KEEP_OUTCOMES, Binary, Task
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor
@@ -104,8 +104,8 @@ class FairX(Parametrised, _Fitted):
               + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}],
 
     where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The
-    reason gap is how far a person's explanations relative to the groups' typical members with the same label lie
-    apart, in units of the spread of the score. Before training, one check says whether reasons and outcomes
+    reason gap is how far a person's explanations relative to the groups' typical members with the same label
+    lie apart, in units of the spread of the score. Before training, one check says whether reasons and outcomes
     depend on the group beyond chance; what does not is not repaired.
     """
 
@@ -517,7 +517,7 @@ class Fit:
             warn_of_collapse(task, measured, model.plain_)
         elif model.changed_columns_:
             warn_of_columns(measured["columns"], model.plain_["columns"])
-        if task.key == "binary" and model.decides_alike_ and not model.collapsed_:
+        if isinstance(task, Binary) and model.decides_alike_ and not model.collapsed_:
             scores = all_outputs(network, self.held_out.rows.inputs)[:, 0]
             best = best_f1_threshold(torch.sigmoid(scores.double()).cpu(), self.held_out.rows.labels.cpu())
             cut = torch.tensor(task.cut, dtype=torch.float64)
