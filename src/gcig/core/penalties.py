@@ -359,7 +359,10 @@ def gaps_by_kind(
 
 
 def smooth_root(square: Tensor) -> Tensor:
-    """Return about the root of an estimated square, with its sign and a finite gradient at zero."""
+    """Return about the root of an estimated square, with its sign and a finite gradient at zero.
+
+    The divisor is a constant for the gradient, which is therefore up to twice that of the root.
+    """
     return square / (square.detach().abs() + _SMOOTH_ROOT).sqrt()
 
 
