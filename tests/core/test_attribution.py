@@ -239,7 +239,7 @@ def test_an_attribution_of_ones_own_is_used_by_penalties(monkeypatch):
         for how, scale in (("doubled", 2.0), ("gradient_times_input", 1.0), (Doubled(), 2.0))
     ]
     assert values == pytest.approx([values[0]] * 3)
-    with pytest.raises(KeyError, match="no attribution 'tripled'.*doubled"):
+    with pytest.raises(KeyError, match=r"no attribution 'tripled'.*doubled"):
         gcig.GCIGPenalty(problem.baselines(), attribution="tripled")
     with pytest.raises(ValueError, match="already registered"):
         gcig.register_attribution("doubled", Doubled)

@@ -1,4 +1,4 @@
-"""The table of attributions: figures against brute force, chance, intervals, and what they do not depend on."""
+"""The table of attributions: figures against brute force, chance, intervals, and who is chosen."""
 
 import math
 from dataclasses import replace
@@ -48,7 +48,7 @@ def make_table(problem, *, keys=None, people=30, references=60, seed=0, **option
 
 
 def synthetic(rng, n_people=40, sizes=(60, 60), gap=0.0, varying=0.0):
-    """A table of two groups whose references differ by `gap`, and by `varying` for people with a high trait."""
+    """A table of groups whose references differ by `gap`, and by `varying` times a trait of the person."""
     groups = np.repeat(np.arange(len(sizes)), sizes)
     references = rng.normal(size=len(groups)) + gap * groups
     others = rng.normal(size=len(groups)) + varying * groups
@@ -104,7 +104,9 @@ def test_figures_are_those_of_brute_force(key):
             for i in range(a.shape[1]):
                 np.fill_diagonal(products[i], 0)
             sizes = np.bincount(g, minlength=3)
-            cross = np.stack([[products[:, g == p][:, :, g == q].sum((1, 2)) for q in range(3)] for p in range(3)])
+            cross = np.stack(
+                [[products[:, g == p][:, :, g == q].sum((1, 2)) for q in range(3)] for p in range(3)]
+            )
             own = [cross[p, p] / (sizes[p] * (sizes[p] - 1)) for p in range(3)]
             pairs = [(0, 1), (0, 2), (1, 2)]
             gaps = [own[p] + own[q] - 2 * cross[p, q] / (sizes[p] * sizes[q]) for p, q in pairs]
@@ -114,7 +116,10 @@ def test_figures_are_those_of_brute_force(key):
     expected = squares / total
     assert table.squares(problem.groups, 3).tolist() == pytest.approx(expected.tolist())
     figures = table.figures(problem.groups, 3, n_permutations=9)
-    signed = [math.copysign(abs(each) ** 0.5, each) for each in (expected[0], expected[0] - expected[1], expected[1])]
+    signed = [
+        math.copysign(abs(each) ** 0.5, each)
+        for each in (expected[0], expected[0] - expected[1], expected[1])
+    ]
     assert [figures.gap.value, figures.common.value, figures.varying.value] == pytest.approx(signed)
     for each in (figures.gap, figures.common, figures.varying):
         assert each.low <= each.value <= each.high
@@ -128,7 +133,9 @@ def test_differences_by_column_add_up_to_the_common_part():
     expected = 0
     for block in table.blocks:
         g = problem.groups[block.references]
-        expected = expected + block.share * (block.attributions[g == 1].mean(0) - block.attributions[g == 0].mean(0))
+        expected = expected + block.share * (
+            block.attributions[g == 1].mean(0) - block.attributions[g == 0].mean(0)
+        )
     assert means.tolist() == pytest.approx(expected.mean(0).tolist() if table.blocks else [])
     assert (deviations > 0).all()
     back, _ = table.by_column(problem.groups, 1, 0)

@@ -20,7 +20,7 @@ EVERY_KIND = pytest.mark.parametrize("kind", list(REFERENCES))
 
 
 def by_hand(a, codes, cells, w, people):
-    """Squared gap and squared varying part, person by person and pair by pair; cells with one person vary not."""
+    """Squared gap and squared varying part, person by person and pair by pair."""
     a, codes, cells, w, people = (np.asarray(each, dtype=float) for each in (a, codes, cells, w, people))
 
     def product(i, values, g, h):
@@ -34,9 +34,12 @@ def by_hand(a, codes, cells, w, people):
 
     def gap(values, i):
         pairs = list(combinations(np.unique(codes), 2))
-        return np.mean([
-            product(i, values, g, g) + product(i, values, h, h) - 2 * product(i, values, g, h) for g, h in pairs
-        ])
+        return np.mean(
+            [
+                product(i, values, g, g) + product(i, values, h, h) - 2 * product(i, values, g, h)
+                for g, h in pairs
+            ]
+        )
 
     rest, freedom = a.copy(), 0.0
     for cell in np.unique(cells):
@@ -162,8 +165,12 @@ def test_the_estimate_is_unbiased_for_any_cell_sizes(sizes, shift):
     generator, groups, count = torch.Generator().manual_seed(0), len(sizes), 4000
     codes = torch.repeat_interleave(torch.arange(groups), torch.tensor(sizes))
     centres = shift * torch.arange(groups).double()
-    slopes = torch.tensor([[1.0, 2.0], [0.5, 0.0], [1.0, -1.0]]).double()  # (people, columns): common and varying
-    refs = torch.randn(count, len(codes), 2, generator=generator, dtype=torch.float64) + centres[codes][:, None]
+    slopes = torch.tensor(
+        [[1.0, 2.0], [0.5, 0.0], [1.0, -1.0]]
+    ).double()  # (people, columns): common and varying
+    refs = (
+        torch.randn(count, len(codes), 2, generator=generator, dtype=torch.float64) + centres[codes][:, None]
+    )
     a = -refs.unsqueeze(2) * slopes  # (count, references, people, columns)
     member = (codes == torch.arange(groups).unsqueeze(1)).double()
     cells = torch.zeros(3).long()
@@ -198,8 +205,11 @@ def test_people_are_compared_among_the_groups_that_are_defined(draws):
     defined = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 1, 0], [1, 1, 0, 0, 1, 1]]).bool()
     found = squared_gap(a, member, defined=defined, draws=draws)
     for person, groups in ((0, [0, 1, 2]), (2, [0, 1]), (4, [1, 2])):
-        expected = squared_gap(a[torch.isin(codes, torch.tensor(groups))], member[groups][:, torch.isin(
-            codes, torch.tensor(groups))], draws=draws)
+        expected = squared_gap(
+            a[torch.isin(codes, torch.tensor(groups))],
+            member[groups][:, torch.isin(codes, torch.tensor(groups))],
+            draws=draws,
+        )
         assert float(found[person]) == pytest.approx(float(expected[person]))
     cells = torch.tensor([0, 0, 1, 2, 3, 4])
     gap, _ = reason_gap(a, member, cells, defined=defined, draws=draws)
@@ -222,7 +232,7 @@ def test_draws_that_groups_share_do_not_lower_the_gap():
 def test_a_sample_of_one_draw_is_refused():
     problem = make_problem()
     kinds, values = {"members": Members(problem.baselines().rows, 1)}, {"members": torch.zeros(2, 48, 4)}
-    with pytest.raises(ValueError, match="'members' are a sample.*two or more"):
+    with pytest.raises(ValueError, match=r"'members' are a sample.*two or more"):
         gaps_by_kind(values, kinds, problem.baselines(), problem.task.cells(problem.y), 1.0)
 
 

@@ -120,7 +120,11 @@ def test_gradients(key, smoothness):
 
 
 def test_near_equality_the_loss_is_quadratic():
-    loss, y, g = gcig.EqualizedOddsLoss(smoothness=0.1, task=Binary()), torch.tensor([1, 1]), torch.tensor([0, 1])
+    loss, y, g = (
+        gcig.EqualizedOddsLoss(smoothness=0.1, task=Binary()),
+        torch.tensor([1, 1]),
+        torch.tensor([0, 1]),
+    )
     outputs = torch.tensor([0.02, 0.0], requires_grad=True)
     difference = torch.sigmoid(torch.tensor(0.02)).item() - 0.5
     value = loss(outputs, y, g)

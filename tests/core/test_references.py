@@ -66,7 +66,9 @@ def test_rows_of_a_cell_have_the_same_references_of_any_shape(kind, key, shape):
 def test_groups_agree_in_legitimate_columns_alone(kind, key):
     problem = make_problem(key, groups=3)
     legitimate = torch.tensor([True, False, True, False])
-    found = REFERENCES[kind](rows_of(problem, legitimate=legitimate)).of(problem.task.cells(problem.y), seeded())
+    found = REFERENCES[kind](rows_of(problem, legitimate=legitimate)).of(
+        problem.task.cells(problem.y), seeded()
+    )
     apart = (found - found[:, :1]).abs().amax((0, 1, 2))
     assert (apart[legitimate] == 0).all()
     assert (apart[~legitimate] > 0.1).all()
@@ -172,7 +174,9 @@ def test_every_member_is_drawn_as_often_as_its_weight_says():
     x, groups = torch.arange(2.0 * n).view(n, 2), torch.arange(n) % 2
     rows = ReferenceRows(x, torch.zeros(n).long(), groups, Binary(), 2, weights)
     members, generator = Members(rows, 3), seeded()
-    drawn = torch.cat([positions(x, members.of(ONE_CELL, generator)).flatten(1).T for _ in range(3000)], dim=1)
+    drawn = torch.cat(
+        [positions(x, members.of(ONE_CELL, generator)).flatten(1).T for _ in range(3000)], dim=1
+    )
     each = members.one_each(torch.zeros(9000).long(), torch.zeros(9000).long(), generator)
     for group, places in ((0, drawn[0]), (1, drawn[1]), (0, positions(x, each))):
         share = torch.bincount(places, minlength=n) / len(places)
@@ -278,7 +282,7 @@ def test_a_kind_of_ones_own(monkeypatch):
         def __init__(self, rows):
             self.rows = rows
 
-        def of(self, cells, generator=None):
+        def of(self, cells, generator=None):  # noqa: ARG002 (of the protocol)
             return torch.zeros(1, self.rows.n_groups, len(cells), *self.rows.inputs.shape[1:])
 
     monkeypatch.setattr(REFERENCES, "_entries", dict(REFERENCES._entries))

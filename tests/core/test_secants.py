@@ -42,7 +42,9 @@ def test_secants_are_complete_at_any_number(activation, hidden, n_steps):
 
 def test_a_row_that_is_its_own_reference_gets_nothing_and_no_nan():
     problem = make_problem(activation="relu")
-    found = IntegratedGradients().attribute(problem.score, problem.x, problem.x.unsqueeze(0), create_graph=True)
+    found = IntegratedGradients().attribute(
+        problem.score, problem.x, problem.x.unsqueeze(0), create_graph=True
+    )
     assert not found.any()
     assert flat_gradient(found.sum(), problem.network).isfinite().all()
 
@@ -90,9 +92,7 @@ NOT_CHAINS = {
     "layer norm": nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)),
     "own layer": nn.Sequential(Own(3, 4), nn.ReLU(), nn.Linear(4, 1)),
     "hooked": hooked(),
-    "parametrised": nn.Sequential(
-        parametrizations.weight_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 1)
-    ),
+    "parametrised": nn.Sequential(parametrizations.weight_norm(nn.Linear(3, 4)), nn.ReLU(), nn.Linear(4, 1)),
     "transformer": nn.TransformerEncoderLayer(4, 2, 8),
 }
 

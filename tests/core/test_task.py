@@ -140,7 +140,9 @@ def test_the_spread_is_the_mean_difference_of_two_people():
 def test_a_shift_keeps_how_often_is_decided_for_each(key):
     problem = make_problem(key, n=600)
     task, teacher = problem.task, outputs_of(problem)
-    student = 0.6 * teacher + 0.4 * torch.randn(teacher.shape, generator=torch.Generator().manual_seed(1)) + 0.5
+    student = (
+        0.6 * teacher + 0.4 * torch.randn(teacher.shape, generator=torch.Generator().manual_seed(1)) + 0.5
+    )
     moved = student + task.shift(student, teacher)
     wanted, before, after = (task.decisions(each).mean(0) for each in (teacher, student, moved))
     tolerance = {"binary": 1e-12, "classes": 0.01, "number": 1e-12}[key]
@@ -260,7 +262,7 @@ def test_a_task_of_ones_own_and_unknown_ones(monkeypatch):
         gcig.register_task(Careful)
     assert isinstance(task_of(torch.tensor([0.5]), own := Binary()), Task)
     assert task_of(torch.tensor([0.5]), own) is own
-    with pytest.raises(KeyError, match="no task 'ranks'.*binary"):
+    with pytest.raises(KeyError, match=r"no task 'ranks'.*binary"):
         task_of(torch.tensor([0, 1]), "ranks")
 
 

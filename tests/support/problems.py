@@ -39,7 +39,9 @@ def make_problem(
     x[:, 0] += 0.7 * g
     y = {"binary": codes % 2, "classes": codes % 3, "number": x[:, 0] + x[:, 1].exp()}[task]
     of_labels = task_of(y, task)
-    network = make_mlp(columns, hidden, activation, n_outputs=of_labels.n_outputs, generator=generator).double()
+    network = make_mlp(
+        columns, hidden, activation, n_outputs=of_labels.n_outputs, generator=generator
+    ).double()
     with torch.no_grad():  # larger than at initialisation, so that paths are well curved
         for parameter in network.parameters():
             parameter *= 2
