@@ -10,7 +10,6 @@ import gcig
 from gcig.records import Evaluation
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from gcig.experiments.reproduce import report, reproduce
 from gcig.experiments.run_folder import Request, read
 
 pytest.importorskip("matplotlib")
-pytestmark = pytest.mark.usefixtures("short_epochs")
 
 NAME = "tiny-reproduction"
 QUICK = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 128}
