@@ -20,7 +20,7 @@ from gcig.core.gcig import (
     normalise,
     sum_blocks,
 )
-from gcig.core.numerics import vector_norm
+from gcig.core.gcig import vector_norm
 
 GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])

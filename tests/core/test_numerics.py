@@ -4,7 +4,8 @@ from itertools import combinations
 
 import pytest
 import torch
-from gcig.core.numerics import average_slope, root_mean_square_distance, sharpness, vector_norm
+from gcig.core.gcig import root_mean_square_distance, vector_norm
+from gcig.core.secants import average_slope, sharpness
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -379,13 +379,18 @@ def _mean(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _quantile_edges(y: Tensor, weights: Tensor, bins: int) -> Tensor:
-    """Return the distinct edges of weighted quantile bins; a label on an edge belongs to the lower bin."""
+    """Return the distinct edges of weighted quantile bins, midway between labels.
+
+    Labels may be rounded, standardised and transformed back without leaving their bin.
+    """
     order = torch.argsort(y)
     cumulative = weights[order].cumsum(0) / weights.sum()
     inner = torch.arange(1, bins, dtype=torch.float64, device=y.device) / bins
     places = torch.searchsorted(cumulative, inner - 1e-12).clamp_max(len(y) - 1)
     edges: Tensor = y[order][places].unique()
-    return edges[edges < y.max()]
+    edges = edges[edges < y.max()]
+    above: Tensor = y[order][torch.searchsorted(y[order], edges, right=True)]
+    return (edges + above) / 2
 
 
 TASKS: Registry[type[Task]] = Registry(
