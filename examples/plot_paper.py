@@ -12,11 +12,11 @@ plain network. ``make paper`` runs all experiments; this page shows their ingred
 
 import numpy as np
 import torch
-from gcig.core.gcig import disparity, normalise
 from matplotlib import pyplot as plt
 
 import gcig
 from gcig.core.attribution import attributions
+from gcig.core.gcig import disparity, normalise
 from gcig.methods import METHODS
 
 data = gcig.load_dataset("german")

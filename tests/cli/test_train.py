@@ -11,7 +11,6 @@ from gcig.records import Evaluation
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
-
 @pytest.fixture
 def train(shell, loans_csv, tmp_path):
     """Train on the loans with further arguments, into a new folder."""

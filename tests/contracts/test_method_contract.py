@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 import gcig
@@ -18,7 +18,6 @@ from gcig._validation import InputError, InputWarning
 from gcig.methods import METHODS, parameter
 from gcig.methods.networks import with_affine
 from gcig.methods.parameters import FRACTION
-from gcig.methods.registry import TASKS, methods_for
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 # --- Methods and quick settings -----------------------------------------------------------------------
@@ -53,7 +52,11 @@ CHEAP_BY_METHOD = {
     "fairx-paper": {"lambda_ig": 0.05},
 }
 # What FairX warns of is tested with FairX; three epochs repair little.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gcig.methods", "ignore:.*:gcig.InputWarning") if False else []
+pytestmark = (
+    pytest.mark.filterwarnings("ignore::UserWarning:gcig.methods", "ignore:.*:gcig.InputWarning")
+    if False
+    else []
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

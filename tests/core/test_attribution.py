@@ -9,6 +9,7 @@ import gcig
 from gcig.core import attribution as module_under_test
 from gcig.core.attribution import (
     ATTRIBUTIONS,
+    RULES,
     GradientTimesInput,
     IntegratedGradients,
     Score,
@@ -16,7 +17,6 @@ from gcig.core.attribution import (
     register_attribution,
     resolve_attribution,
 )
-from gcig.core.attribution import RULES
 from gcig.core.task import TASKS, as_outputs
 from support.networks import image_problem, token_problem
 from support.problems import Formula, finite_differences, flat_gradient, make_problem

@@ -19,8 +19,8 @@ from gcig.core.gcig import (
     independent_squares,
     normalise,
     sum_blocks,
+    vector_norm,
 )
-from gcig.core.gcig import vector_norm
 
 GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])

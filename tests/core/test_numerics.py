@@ -4,10 +4,11 @@ from itertools import combinations
 
 import pytest
 import torch
-from gcig.core.gcig import root_mean_square_distance, vector_norm
-from gcig.core.secants import average_slope, sharpness
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gcig.core.gcig import root_mean_square_distance, vector_norm
+from gcig.core.secants import average_slope, sharpness
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2)])

@@ -12,10 +12,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
 from gcig.core import penalties
-from gcig.core.attribution import ATTRIBUTIONS, IntegratedGradients
+from gcig.core.attribution import ATTRIBUTIONS, IntegratedGradients, quadrature
 from gcig.core.modules import KinkWarning
 from gcig.core.penalties import gaps_by_kind, smooth_root
-from gcig.core.attribution import quadrature
 from gcig.core.references import Means
 from gcig.core.task import TASKS, Classes, as_outputs
 from support.networks import image_problem, token_problem

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 import gcig
 from gcig._validation import InputError
 from gcig.core.attribution import IntegratedGradients, Score
-from gcig.core.gap import reason_gap
-from gcig.core.gap import spread
+from gcig.core.gap import reason_gap, spread
 from gcig.core.outcome import outcome_gap
 from gcig.core.task import TASKS, Binary, Classes, Number, Task, as_outputs, register_task, task_of
 from support.problems import make_problem
