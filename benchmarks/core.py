@@ -17,7 +17,10 @@ LADDER = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 def step_rows() -> Iterator[Row]:
     """Compare a step with a penalty on all rows of a mini-batch with a plain step."""
-    data, section = adult.load(), f"A step on Adult, 64-32, {adult.BATCH_SIZE} rows, all explained / a plain step"
+    data, section = (
+        adult.load(),
+        f"A step on Adult, 64-32, {adult.BATCH_SIZE} rows, all explained / a plain step",
+    )
     batch = data[: adult.BATCH_SIZE]
     for activation in ("silu", "relu"):
         report(f"steps, {activation}")
@@ -28,7 +31,9 @@ def step_rows() -> Iterator[Row]:
             "GCIGPenalty, the paper's sum of 16": GCIGPenalty(
                 adult.baselines(data), rule="right", n_steps=16, rows="all"
             ),
-            "ReasonGapPenalty, means": ReasonGapPenalty(adult.baselines(data), references="means", rows="all"),
+            "ReasonGapPenalty, means": ReasonGapPenalty(
+                adult.baselines(data), references="means", rows="all"
+            ),
             "ReasonGapPenalty, means and members, 32 rows": ReasonGapPenalty(adult.baselines(data), rows=32),
         }
 
@@ -40,8 +45,8 @@ def step_rows() -> Iterator[Row]:
             loss.backward()
             optimizer.step()
 
-        steps: dict[str, Step] = {"plain": lambda: step(None)}  # noqa: B023
-        steps |= {name: (lambda each=each: step(each)) for name, each in penalties.items()}  # noqa: B023
+        steps: dict[str, Step] = {"plain": lambda: step(None)}
+        steps |= {name: (lambda each=each: step(each)) for name, each in penalties.items()}
         times = measure(steps)
         for name in penalties:
             ratio = times.ratio(name, "plain")
@@ -77,14 +82,19 @@ def captum_rows() -> Iterator[Row]:
             rounds=3,
             least=1,
         )
-        name = {"auto": "secants" if activation == "relu" else "two Gauss-Legendre nodes", "secant": "secants"}[rule]
+        name = {
+            "auto": "secants" if activation == "relu" else "two Gauss-Legendre nodes",
+            "secant": "secants",
+        }[rule]
         must = None if (activation, rule) == ("silu", "auto") else 10.0
         note = f"completeness {target:.1e}; Captum needs {n_steps} steps"
         ratio = times.ratio("captum", "ours").median
         yield Row(section, f"{activation}, {name}", ratio, must=must, at_least=True, note=note)
 
 
-def literal_epoch(model: nn.Module, baselines: GroupBaselines, data: object, epochs: int) -> Callable[[], None]:
+def literal_epoch(
+    model: nn.Module, baselines: GroupBaselines, data: object, epochs: int
+) -> Callable[[], None]:
     """Return a run of the paper's Algorithm 1 as written, T = 16, one path point after the other."""
     rows = data
 
@@ -94,7 +104,9 @@ def literal_epoch(model: nn.Module, baselines: GroupBaselines, data: object, epo
             for part in torch.randperm(len(rows)).split(adult.BATCH_SIZE):  # type: ignore[arg-type]
                 batch = rows[part]  # type: ignore[index]
                 baselines.update(batch.inputs, batch.labels, batch.groups)
-                loss = nn.functional.binary_cross_entropy_with_logits(model(batch.inputs), batch.labels.float())
+                loss = nn.functional.binary_cross_entropy_with_logits(
+                    model(batch.inputs), batch.labels.float()
+                )
                 for label in (0, 1):
                     x = batch.inputs[batch.labels == label]
                     units = []

@@ -1,9 +1,10 @@
 """Quality of FairX's defaults: `make quality`.
 
-Five folds of each table: the plain network and FairX of one fit, measured on test rows that nothing was chosen
-on. "gap" and "varying" (relative to means, then to members) explain test rows relative to training rows, in
-units of the spread of the model's own or the plain network's score, whichever is smaller, so that the two can
-be compared; "held-out" is the reason gap as a user gets it, people and references from the test rows, apart.
+Five folds of each table: the plain network and FairX of one fit, measured on test rows that nothing was
+chosen on. "gap" and "varying" (relative to means, then to members) explain test rows relative to training
+rows, in units of the spread of the model's own or the plain network's score, whichever is smaller, so that
+the two can be compared; "held-out" is the reason gap as a user gets it, people and references from the test
+rows, apart.
 
     python -m benchmarks.quality [--tables adult german] [--folds 5] [--repair auto] [--json FILE] [--jobs 2]
 """

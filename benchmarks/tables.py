@@ -65,7 +65,8 @@ def synthetic(
     """Generate ten columns, of which three differ between groups by `shift`, and a linear label.
 
     With `proxy`, an eleventh column tells the group (with little noise) and changes the weights of two others
-    by this much: two standards. ``smallest`` is the share of the smallest group, ``positive`` that of label 1.
+    by this much: two standards. ``smallest`` is the share of the smallest group, ``positive`` that of label
+    1.
     """
     rng = np.random.default_rng(seed)
     share = None

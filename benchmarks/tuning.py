@@ -42,7 +42,9 @@ FIGURES = ("gap_means", "gap_members", "varying_means", "varying_members", "gcig
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=["adult", "compas", "german", "bank"], choices=list(TABLES))
+    parser.add_argument(
+        "--tables", nargs="+", default=["adult", "compas", "german", "bank"], choices=list(TABLES)
+    )
     parser.add_argument("--folds", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--how", nargs="+", default=["removed"], choices=["removed", "halved", "doubled"])
@@ -55,7 +57,9 @@ def main() -> None:
             new = {"removed": REMOVED[each.name], "halved": value / 2, "doubled": value * 2}[how]
             changes.append((f"{each.name} {how} ({new:g})", {each.name: type(value)(new)}))
     for name in arguments.tables:
-        print(f"\n{name}: gap to means, members; varying to means, members; GCIG; outcome gap (ratios); utility")
+        print(
+            f"\n{name}: gap to means, members; varying to means, members; GCIG; outcome gap (ratios); utility"
+        )
         runs = [
             (change, fold, seed + (1000 if label.endswith("seed") else 0))
             for label, change in changes

@@ -1,8 +1,8 @@
 """What is run: the plan of a reproduction, and the settings of each experiment.
 
 Ablation and sensitivity are about FairX as published, which trains on labels with constant weights. Our FairX
-has a budget instead of weights; of the ablation it runs what its parameters can leave out. The committed results
-were computed when it had weights too, so their names are kept in `variant`.
+has a budget instead of weights; of the ablation it runs what its parameters can leave out. The committed
+results were computed when it had weights too, so their names are kept in `variant`.
 """
 
 import json

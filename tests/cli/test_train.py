@@ -10,8 +10,6 @@ import gcig
 from gcig.records import Evaluation
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
 
 @pytest.fixture
 def train(shell, loans_csv, tmp_path):
@@ -177,11 +175,11 @@ def test_the_four_fifths_ratio_is_of_the_favourable_class(train):
 
 
 def test_parameters_reach_the_estimator(train):
-    weights = ("--lambda-ig", "0.05", "--lambda-fair", "0", "--references", "mean")
+    weights = ("--budget", "0.05", "--repair", "always", "--legitimate", "income", "--references", "means")
     _, _, _, folder = train(*weights, "--threshold", "f1")
     model = gcig.load(folder)
-    assert (model.lambda_ig, model.lambda_fair, model.threshold, model.max_epochs) == (0.05, 0, "f1", 2)
-    assert model.references == "mean"
+    assert (model.budget, model.repair, model.threshold, model.max_epochs) == (0.05, "always", "f1", 2)
+    assert (model.references, model.legitimate) == ("means", ["income"])
     plain, _ = json.loads((folder / "report.json").read_text())["models"]
     assert plain["parameters"]["threshold"] == "f1"  # both decide by the same rule
 
@@ -228,14 +226,14 @@ def test_the_command_line_overrides_options_from_a_file(shell, loans_csv, tmp_pa
     config = tmp_path / "train.toml"
     config.write_text(
         f'file = "{loans_csv}"\nout = "{tmp_path / "model"}"\ntarget = "approved"\npositive = "yes"\n'
-        'sensitive = ["sex", "race"]\ndrop = "id"\nepochs = 1\nseed = 7\nlambda_ig = 0.2\n'
+        'sensitive = ["sex", "race"]\ndrop = "id"\nepochs = 1\nseed = 7\nbudget = 0.2\n'
         'device = "cpu"\nquiet = true\n"test-size" = 0.5\n'
     )
     code, out, _ = shell("train", "--config", config, "--epochs", "2", "--json")
     assert code == 0
     report = json.loads(out)
     parameters = report["models"][-1]["parameters"]
-    assert (parameters["max_epochs"], parameters["random_state"], parameters["lambda_ig"]) == (2, 7, 0.2)
+    assert (parameters["max_epochs"], parameters["random_state"], parameters["budget"]) == (2, 7, 0.2)
     assert report["sensitive"] == ["sex", "race"]
     assert report["split"]["test"] == 120
 

@@ -31,8 +31,6 @@ PLAN = Plan(
 )
 SHORT = {"max_epochs": 2, "hidden_sizes": [8], "batch_size": 128}
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
 
 def small_tables():
     found = []

@@ -25,7 +25,7 @@ def code_fingerprints(methods: Iterable[str] = ()) -> dict[str, str]:
     root = Path(gcig.__file__).parent
     parts = {name: _hash_sources(root, name) for name in _RESULT_CODE}
     for key in methods:
-        if key in METHODS and not METHODS[key].location.startswith("gcig."):
+        if key in METHODS and not METHODS[key].locations[METHODS[key].tasks[0]].startswith("gcig."):
             parts[f"method {key}"] = hashlib.sha256(_source_of(METHODS[key].estimator)).hexdigest()
     return parts
 

@@ -11,7 +11,6 @@ import click
 from gcig.cli import options as opt
 from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 
-
 _WEIGHT = opt.FloatRange(min=0)
 
 
@@ -45,12 +44,12 @@ def tradeoff(
 ) -> ExitCode:
     """Train a family of models over budgets: how much fairer is a model that may cost more?
 
-    Trains one plain network and one student per budget, each starting from the one before. The folder gets every model (models/0 is the plain one), tradeoff.json, and
-    the page tradeoff.html, on which every model can be clicked. All figures are measured on rows that no
-    model was trained or chosen on.
+    Trains one plain network and one student per budget, each starting from the one before. The folder gets
+    every model (models/0 is the plain one), tradeoff.json, and the page tradeoff.html, on which every model
+    can be clicked. All figures are measured on rows that no model was trained or chosen on.
 
-    With --max-gcig and --max-eo-gap, the command names the best model whose upper confidence limits are within
-    these limits; the exit code is 1 if there is none.
+    With --max-gcig and --max-eo-gap, the command names the best model whose upper confidence limits are
+    within these limits; the exit code is 1 if there is none.
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__

@@ -44,7 +44,10 @@ _FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "refere
 @opt.option("--max-gap", "X", "FairX: bound on the outcome gap.", type=_BOUND)
 @opt.option("--max-reason-gap", "X", "FairX: bound on the reason gap.", type=_BOUND)
 @opt.option(
-    "--legitimate", "COLUMN", "FairX: a column in which differences between groups never count.", multiple=True
+    "--legitimate",
+    "COLUMN",
+    "FairX: a column in which differences between groups never count.",
+    multiple=True,
 )
 @opt.option(
     "--repair",
@@ -82,9 +85,9 @@ def train(
     """Train a fair classifier on a CSV, Parquet or Feather file, and report on held-out rows.
 
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
-    and report.json. FairX aims at --max-gap and --max-reason-gap in training; the exit code is 1 if the held-out
-    rows exceed a limit (--max-gcig, --max-eo-gap) or the model collapsed, and 3 if a limited figure is undefined
-    on them.
+    and report.json. FairX aims at --max-gap and --max-reason-gap in training; the exit code is 1 if the
+    held-out rows exceed a limit (--max-gcig, --max-eo-gap) or the model collapsed, and 3 if a limited figure
+    is undefined on them.
     """
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled

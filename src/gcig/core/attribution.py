@@ -59,7 +59,10 @@ class Score:
 class Attribution(Protocol):
     """A way to divide a score among columns."""
 
-    complete: bool  # whether attributions add up to the difference of the scores at row and reference
+    @property
+    def complete(self) -> bool:
+        """Whether attributions add up to the difference of the scores at row and reference."""
+        ...
 
     def attribute(
         self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
@@ -122,7 +125,8 @@ class IntegratedGradients:
         shape = (-1, *[1] * references.dim())
         points = torch.lerp(references, rows, nodes.view(shape))  # (nodes, references, n, ...)
         slopes = at(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-        return torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        average: Tensor = torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        return average
 
 
 @dataclass(frozen=True)

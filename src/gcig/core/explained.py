@@ -126,7 +126,8 @@ class ExplainedTable:
         """Return, by column, how much more it contributes relative to `other` than to `group`, on average
         over people, and the standard deviation of that difference over people.
         """
-        common, varying, total = 0.0, 0.0, 0.0
+        common = varying = torch.zeros(())
+        total = 0.0
         for block in self.blocks:
             weights = block.membership(groups[block.references], max(group, other) + 1)[[group, other]]
             if not bool(weights.any(1).all()):
@@ -217,9 +218,9 @@ def _figure(square: Tensor, error: Tensor, null: Tensor) -> Figure:
 def _detectable(chance: float, noise: float) -> float:
     r"""Return the square that exceeds `chance` in four of five cases.
 
-    The variance of an estimated square u is that of chance, s^2, plus :math:`4 u v` with v the variance of the
-    difference itself; :math:`v = s / \sqrt 2` if it has one direction, and less if it has several. This is the
-    solution of :math:`u - \text{chance} = 0.84 \sqrt{s^2 + 4 u v}`.
+    The variance of an estimated square u is that of chance, s^2, plus :math:`4 u v` with v the variance of
+    the difference itself; :math:`v = s / \sqrt 2` if it has one direction, and less if it has several. This
+    is the solution of :math:`u - \text{chance} = 0.84 \sqrt{s^2 + 4 u v}`.
     """
     k = 0.84**2  # of the normal quantile of four in five
     middle = chance + k * math.sqrt(2) * noise

@@ -104,7 +104,9 @@ def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[T
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
     share = (cells.unsqueeze(1) == cells).to(attributions.dtype) * people
-    share = share / share.sum(1, keepdim=True).clamp_min(1e-30)  # (people, people): the mean of one's own cell
+    share = share / share.sum(1, keepdim=True).clamp_min(
+        1e-30
+    )  # (people, people): the mean of one's own cell
     freedom = people.sum() - people @ share.diagonal()
     return attributions - torch.matmul(share, attributions), freedom
 

@@ -5,9 +5,9 @@ the root mean square distance over all pairs of groups,
 
 .. math:: V = \sqrt{\tfrac{2}{G-1} \sum_g \|u_g - \bar u\|^2},
 
-which for two groups is :math:`\|u_0 - u_1\|`; GCIG is its mean over rows. It divides an explanation by its own
-size, so larger explanations that cancel lower it: see `gcig.core.gap` for the figure to conclude from. All
-functions take attributions of shape (groups, n, columns).
+which for two groups is :math:`\|u_0 - u_1\|`; GCIG is its mean over rows. It divides an explanation by its
+own size, so larger explanations that cancel lower it: see `gcig.core.gap` for the figure to conclude from.
+All functions take attributions of shape (groups, n, columns).
 """
 
 import torch
@@ -106,7 +106,8 @@ def effective_columns(shares: Tensor) -> Tensor:
 
 def column_entropy(shares: Tensor) -> Tensor:
     """Return the entropy of column shares: the logarithm of the effective number of columns."""
-    return torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()
+    entropy: Tensor = torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()
+    return entropy
 
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:

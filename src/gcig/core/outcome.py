@@ -86,14 +86,10 @@ class OutcomeLoss(nn.Module):
         smoothness: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, value in (("width", width), ("smoothness", smoothness)):
-            at_least = "a number >= 0" if name == "smoothness" else "a positive number"
-            check_argument(
-                name,
-                value,
-                at_least,
-                lambda v, n=name: is_number(v) and (v > 0 or (n == "smoothness" and v == 0)),
-            )
+        check_argument("width", width, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument(
+            "smoothness", smoothness, "a number >= 0", lambda value: is_number(value) and value >= 0
+        )
         self.n_groups, self.task, self.width, self.smoothness = n_groups, task, width, smoothness
 
     def forward(

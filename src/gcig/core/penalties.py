@@ -50,7 +50,7 @@ class _Penalty(nn.Module):
             check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
         self.baselines, self.rows = baselines, rows
         steps = 2 if isinstance(n_steps, str) else n_steps
-        self.attribution = resolve_attribution(attribution)
+        self.attribution: Attribution = resolve_attribution(attribution)
         if attribution == "integrated_gradients":
             self.attribution = IntegratedGradients(rule, steps)
         matrix = None
@@ -117,8 +117,8 @@ class GCIGPenalty(_Penalty):
     .. math:: \mathcal L = \sum_{y} \frac{1}{|B_y|} \sum_{i \in B_y} V(x_i; y),
 
     the mini-batch loss of Algorithm 1; with K classes, or bins of a number, each mean counts 2 / K. Rows with
-    vanishing attributions are left out, and rows are compared among the groups that have a reference for their
-    label; a row with fewer than two is left out as well.
+    vanishing attributions are left out, and rows are compared among the groups that have a reference for
+    their label; a row with fewer than two is left out as well.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ class GCIGPenalty(_Penalty):
     attribution : str or Attribution
         A name of `gcig.core.attribution.ATTRIBUTIONS`, or an object with `attribute`.
     rule, n_steps : str, int or "auto"
-        Of integrated gradients; ``rule="right", n_steps=16`` is the paper's. The default is two Gauss-Legendre
-        nodes, or two secants for chains with ReLU.
+        Of integrated gradients; ``rule="right", n_steps=16`` is the paper's. The default is two
+        Gauss-Legendre nodes, or two secants for chains with ReLU.
     rows : "auto", "all" or int
         How many rows of a mini-batch are explained, drawn anew in each call; ``"auto"`` are all rows of a
         network below a million parameters, and 32 otherwise.

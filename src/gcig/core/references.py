@@ -105,7 +105,8 @@ def _cell_means(rows: ReferenceRows, inputs: Tensor) -> Tensor:
     )
     mass = torch.bincount(places, rows.mass, minlength=size).clamp_min(1e-300)
     sums = inputs.new_zeros(size, inputs.shape[1]).index_add_(0, places, inputs * rows.mass.unsqueeze(1))
-    return (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
+    means: Tensor = (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
+    return means
 
 
 def _curves(rows: ReferenceRows, inputs: Tensor) -> Tensor:
@@ -190,7 +191,10 @@ class _Ranges:
             few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
             begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
             begin = torch.maximum(begin, first)
-            low, high = torch.where(few, begin, low), torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high)
+            low, high = (
+                torch.where(few, begin, low),
+                torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high),
+            )
         mass = rows.mass[order]
         return cls(order, torch.cat([mass.new_zeros(1), mass.cumsum(0)]), low, high)
 
@@ -349,7 +353,9 @@ class GroupBaselines(nn.Module):
         places = self.task.cells(y) * self.n_groups + groups.long()
         counts = torch.bincount(places, minlength=shape[0] * shape[1]).view(*shape, 1)
         flat = x.detach().flatten(1).to(self.values.dtype)
-        sums = flat.new_zeros(shape[0] * shape[1], flat.shape[1]).index_add_(0, places, flat).unflatten(0, shape)
+        sums = (
+            flat.new_zeros(shape[0] * shape[1], flat.shape[1]).index_add_(0, places, flat).unflatten(0, shape)
+        )
         if self.rows.legitimate is not None:  # all groups together
             alike = self.rows.legitimate.flatten()
             sums = torch.where(alike, sums.sum(1, keepdim=True), sums)
@@ -366,7 +372,8 @@ def check_labels(task: Task, y: Tensor) -> None:
     if low < 0 or high >= task.n_cells or (y.is_floating_point() and bool((y != y.round()).any())):
         raise ValueError(
             f"y must be codes of classes from 0 to {task.n_cells - 1}, but has values from {float(y.min()):g} "
-            f"to {float(y.max()):g}. Number the classes from 0, or make baselines of the labels that occur."
+            f"to {float(y.max()):g}. Number the classes from 0, or make baselines of the labels "
+            "that occur."
         )
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gcig._plugins import Registry
-from gcig._validation import InputError
+from gcig._tables import InputError
 from gcig.core.gap import spread
 
 REFERENCE_BINS, OUTCOME_BINS = 10, 5  # quantile bins of a number: for references, and for outcome gaps
@@ -144,7 +144,9 @@ class Binary(Task):
     def distance(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the Kullback-Leibler divergence from the targets."""
         entropy = torch.special.entr(targets) + torch.special.entr(1 - targets)
-        return (F.binary_cross_entropy_with_logits(outputs, targets, reduction="none") - entropy)[..., 0]
+        loss = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+        divergence: Tensor = (loss - entropy)[..., 0]
+        return divergence
 
     def constant(self, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the logit of the mean probability."""
@@ -377,13 +379,18 @@ def _mean(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _quantile_edges(y: Tensor, weights: Tensor, bins: int) -> Tensor:
-    """Return the distinct edges of weighted quantile bins; a label on an edge belongs to the lower bin."""
+    """Return the distinct edges of weighted quantile bins, midway between labels.
+
+    Labels may be rounded, standardised and transformed back without leaving their bin.
+    """
     order = torch.argsort(y)
     cumulative = weights[order].cumsum(0) / weights.sum()
     inner = torch.arange(1, bins, dtype=torch.float64, device=y.device) / bins
     places = torch.searchsorted(cumulative, inner - 1e-12).clamp_max(len(y) - 1)
-    edges = y[order][places].unique()
-    return edges[edges < y.max()]
+    edges: Tensor = y[order][places].unique()
+    edges = edges[edges < y.max()]
+    above: Tensor = y[order][torch.searchsorted(y[order], edges, right=True)]
+    return (edges + above) / 2
 
 
 TASKS: Registry[type[Task]] = Registry(

@@ -260,13 +260,13 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
                 network, outcome = train(network, data, generator)
                 raise_if_diverged(all_outputs(network, data.all.inputs))
             except DivergenceError as error:
-                usable = _network_suffices(type(self)) and error.epoch > 0 and error.network is not None
+                network, outcome = error.network or network, error.outcome
+                usable = _network_suffices(type(self)) and error.epoch > 0
                 # The scores of that epoch may have overflowed already.
-                usable = usable and not all_outputs(error.network, data.all.inputs).isnan().any()
-                diverged = _describe_divergence(error, usable=bool(usable))
+                usable = usable and not bool(all_outputs(network, data.all.inputs).isnan().any())
+                diverged = _describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error
-                network, outcome = error.network, error.outcome
         self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
         self.n_epochs_ = outcome.best_epoch
         self.module_ = self._finish_network(network).cpu().eval()
@@ -316,7 +316,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see :doc:`/saved_models`."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see
+        :doc:`/saved_models`.
+        """
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
@@ -467,7 +469,8 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         if self.task_.key != "binary":
-            return self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            found: NDArray[Any] = self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            return found
         positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         return self.classes_[positive.astype(np.int64)]
 

@@ -108,7 +108,7 @@ class Game:
     flat: nn.Parameter  # all trainable parameters of the network
     optimizer: torch.optim.Optimizer
     data: TrainingData
-    clip_norm: float = CLIP_NORM
+    clip_norm: float | None = CLIP_NORM
 
     def __post_init__(self) -> None:
         self.rows, self.task = self.data.training, self.data.task

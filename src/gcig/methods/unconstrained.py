@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from gcig.core.task import as_outputs
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from gcig.methods.networks import raise_if_diverged
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import utility
 from gcig.training.batches import all_outputs
@@ -71,6 +72,7 @@ def validate_network(network: nn.Module, data: TrainingData) -> Validation:
     rows, task = data.held_out, data.task
     weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
     outputs = all_outputs(network, rows.inputs)
+    raise_if_diverged(outputs)
     loss = task.loss(outputs, rows.labels)
     mean = float(loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum())
     measured = utility(task, outputs.double().cpu().numpy(), rows.labels.cpu().numpy(), weights)

@@ -26,7 +26,14 @@ def make_rows(n=600, shift=0.0, seed=0, task="binary"):
 
 def check(rows, task=None, seed=0):
     return check_network(
-        LINEAR, rows, task or Binary(), 2, IntegratedGradients(), torch.eye(4), outcome="equalized_odds", seed=seed
+        LINEAR,
+        rows,
+        task or Binary(),
+        2,
+        IntegratedGradients(),
+        torch.eye(4),
+        outcome="equalized_odds",
+        seed=seed,
     )
 
 

@@ -148,7 +148,10 @@ def test_a_bound_on_the_reason_gap_is_reported():
 
 @pytest.mark.parametrize(
     ("parameters", "argument"),
-    [({"max_gap": 0.1, "early_stopping": False}, "max_gap"), ({"max_reason_gap": 0.1, "budget": 0}, "max_reason_gap")],
+    [
+        ({"max_gap": 0.1, "early_stopping": False}, "max_gap"),
+        ({"max_reason_gap": 0.1, "budget": 0}, "max_reason_gap"),
+    ],
 )
 def test_bounds_need_held_out_rows_and_a_budget(parameters, argument):
     with pytest.raises(gcig.InputError) as raised:
@@ -182,7 +185,9 @@ def test_an_outcome_that_the_task_does_not_define_is_an_error():
 def test_trees_are_distilled(task):
     X, y, groups = make_table(task=task)
     numbers = X.drop(columns="job")
-    trees = (HistGradientBoostingRegressor if task == "number" else HistGradientBoostingClassifier)(max_iter=15)
+    trees = (HistGradientBoostingRegressor if task == "number" else HistGradientBoostingClassifier)(
+        max_iter=15
+    )
     model = fit(task, (numbers, y, groups), teacher=trees.fit(numbers, y))
     if task == "number":
         assert np.corrcoef(model.predict(numbers), trees.predict(numbers))[0, 1] > 0.85

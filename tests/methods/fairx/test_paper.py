@@ -75,7 +75,12 @@ def test_training_is_algorithm_1(activation):
     network = make_mlp(5, (8, 4), activation, generator=torch.Generator().manual_seed(1)).double()
     literal = deepcopy(network)
     model = FairXPaperClassifier(
-        lambda_ig=LAMBDA_IG, lambda_fair=LAMBDA_FAIR, ema_rate=RATE, n_steps=T, max_epochs=2, batch_size=16,
+        lambda_ig=LAMBDA_IG,
+        lambda_fair=LAMBDA_FAIR,
+        ema_rate=RATE,
+        n_steps=T,
+        max_epochs=2,
+        batch_size=16,
         learning_rate=LEARNING_RATE,
     )
     columns = torch.arange(5)
@@ -84,7 +89,12 @@ def test_training_is_algorithm_1(activation):
         warnings.simplefilter("ignore")  # two epochs may not be enough to rank
         trained, outcome = model.train_network(network, data, torch.Generator().manual_seed(2))
     baselines = algorithm_1(
-        literal, rows.inputs, rows.labels, rows.groups, batch_size=16, epochs=2,
+        literal,
+        rows.inputs,
+        rows.labels,
+        rows.groups,
+        batch_size=16,
+        epochs=2,
         generator=torch.Generator().manual_seed(2),
     )
     for ours, theirs in zip(trained.parameters(), literal.parameters(), strict=True):

@@ -49,8 +49,8 @@ class HeldOut:
 def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], ReasonFigures]:
     """Return the measurements of a network, and the reason gap with its intervals.
 
-    The reason gap and its parts are relative to members: people and references are held-out rows, apart. GCIG,
-    effective columns and the size of reasons are relative to the means of the training rows.
+    The reason gap and its parts are relative to members: people and references are held-out rows, apart.
+    GCIG, effective columns and the size of reasons are relative to the means of the training rows.
     """
     rows, task = held_out.rows, held_out.task
     outputs = all_outputs(network, rows.inputs)
@@ -94,7 +94,7 @@ def _relative_to_means(network: nn.Module, held_out: HeldOut, spread: float) -> 
     rows, task, baselines = held_out.rows, held_out.task, held_out.baselines
     some = rows[:: max(1, len(rows) // _MEAN_ROWS)]
     score = Score.of(network, task, some.labels)
-    attribution = held_out.attribution
+    attribution: Attribution = held_out.attribution
     if isinstance(attribution, IntegratedGradients):
         attribution = IntegratedGradients(attribution.rule, max(_MEAN_STEPS, attribution.n_steps))
     with torch.enable_grad():

@@ -9,7 +9,6 @@ there is no teacher, weight decay, gradient clipping, learning-rate schedule or 
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -60,7 +59,7 @@ class FairXPaperClassifier(
     fitted_attributes: ClassVar[tuple[str, ...]] = ("collapsed_",)
     ema_baselines_: Encoded
     collapsed_: bool
-    holds_out: ClassVar[bool] = False  # type: ignore[assignment]
+    holds_out: ClassVar[bool] = False
 
     lambda_ig: float = parameter(default=0.2, rule=NON_NEGATIVE, doc="Weight of the GCIG term.")
     lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")

@@ -70,8 +70,8 @@ class TradeOff:
         InputError
             If no model is within them; the message names the closest one.
         """
-        bounds = {"outcome_gap": max_gap, "reason_gap": max_reason_gap}
-        bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+        limits = {"outcome_gap": max_gap, "reason_gap": max_reason_gap}
+        bounds = {name: bound for name, bound in limits.items() if bound is not None}
         if not bounds:
             raise InputError("select needs a bound: pass max_gap or max_reason_gap.")
         frame = self.frame[~self.frame["collapsed"]]
@@ -96,7 +96,9 @@ class TradeOff:
         return self._record
 
     def measure(self, X: Any, y: Any, *, sensitive_features: Any, **about: str) -> "TradeOff":
-        """Return the same models, whose page is measured on other rows, such as rows nothing was chosen on."""
+        """Return the same models, whose page is measured on other rows, such as rows nothing was chosen
+        on.
+        """
         measured = TradeOff(self.models, (X, y, sensitive_features), self._reference)
         measured._record = measure_family(self.models, measured._rows, self._reference, about)
         return measured
@@ -159,16 +161,14 @@ def train_family(
     """Train the family of an estimator; see `FairX.path`."""
     if not estimator.holds_out:
         raise InputError("path: a trade-off is measured on held-out rows. Set early_stopping=True.")
-    aims = [{"budget": float(each), "max_gap": None} for each in _checked(budgets, "budgets", NON_NEGATIVE)]
-    bounds = _checked(max_gaps, "max_gaps", POSITIVE)
-    if not aims and not bounds:
-        centre = estimator.budget or 0.03
-        aims = [{"budget": factor * centre, "max_gap": None} for factor in _FACTORS]
-    aims = sorted((each for each in aims if each["budget"] > 0), key=lambda each: float(each["budget"] or 0))
-    budget = estimator.budget or 0.03
-    aims += [{"budget": budget, "max_gap": float(each)} for each in sorted(bounds, reverse=True)]
+    listed, bounds = _checked(budgets, "budgets", NON_NEGATIVE), _checked(max_gaps, "max_gaps", POSITIVE)
+    centre = estimator.budget or 0.03
+    if not listed and not bounds:
+        listed = [factor * centre for factor in _FACTORS]
+    aims: list[dict[str, Any]] = [{"budget": each, "max_gap": None} for each in sorted({*listed} - {0.0})]
+    aims += [{"budget": centre, "max_gap": each} for each in sorted(bounds, reverse=True)]
     fitted = estimator.__sklearn_clone__().set_params(max_gap=None, warm_start=False)
-    trained: list[tuple[dict[str, float | None], Any]] = []
+    trained: list[tuple[Any, nn.Module]] = []
     parts: dict[str, Any] = {}
 
     def train_models(
@@ -227,7 +227,7 @@ def _checked(values: Any, name: str, rule: Any) -> list[float]:
     listed = [] if values is None else list(values)
     for value in listed:
         rule.check(name, value)
-    return listed
+    return [float(value) for value in listed]
 
 
 def measure_family(

@@ -6,9 +6,9 @@ r"""The student: the least unfair network whose predictions stay within a budget
     + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}]
 
 What the teacher knows is the divergence of predicting the same for everyone, so every weight is a pure number
-and one budget serves a logit, ten classes and a salary. :math:`\lambda` rises while the divergence on training
-rows is below the budget, and falls while it is above. There is one multiplier per limit: the budget, the
-effective number of columns, and a bound on the outcome gap, which is driven by decisions.
+and one budget serves a logit, ten classes and a salary. :math:`\lambda` rises while the divergence on
+training rows is below the budget, and falls while it is above. There is one multiplier per limit: the
+budget, the effective number of columns, and a bound on the outcome gap, which is driven by decisions.
 """
 
 import math
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution
+from gcig.core.attribution import Attribution, IntegratedGradients
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
 from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
@@ -109,8 +109,11 @@ def train_student(
     device = rows.inputs.device
     generator = generator_on(device, generator)
     kinds = _kinds(setting)
+    attribution = setting.attribution
+    if isinstance(attribution, IntegratedGradients):
+        attribution = replace(attribution, n_steps=tuning.nodes)
     explaining = Explaining(
-        setting.baselines, kinds, setting.attribution, setting.columns, tuning.explained, generator
+        setting.baselines, kinds, attribution, setting.columns, tuning.explained, generator
     )
     batches = StudentBatches(
         teacher,

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig.core.definition import Definition
-from gcig.core.disparity import (
-    all_defined,
-    block_matrix,
+from gcig.core.gcig import (
     column_disparity,
+    column_matrix,
     column_shares,
     defined_rows,
     disparity,
@@ -20,8 +19,8 @@ from gcig.core.disparity import (
     independent_squares,
     normalise,
     sum_blocks,
+    vector_norm,
 )
-from gcig.core.numerics import vector_norm
 
 GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -50,6 +49,18 @@ def by_hand(attributions, norm):
 def test_equals_a_loop_over_pairs(groups, norm):
     attributions = make_attributions(groups)
     assert disparity(attributions, norm=norm).tolist() == pytest.approx(by_hand(attributions, norm), rel=1e-9)
+
+
+def test_rows_are_compared_among_the_groups_that_are_defined():
+    attributions = make_attributions(3, 4).requires_grad_()
+    defined = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 1], [1, 0, 1, 0]]).bool()
+    found = disparity(attributions, defined=defined)
+    whole, first, second = (disparity(attributions[rows]) for rows in ([0, 1, 2], [0, 1], [0, 2]))
+    expected = torch.stack([whole[0], first[1], second[2], torch.zeros(()).double()])
+    torch.testing.assert_close(found, expected)
+    (gradient,) = torch.autograd.grad(found.sum(), attributions)
+    assert gradient.isfinite().all()
+    assert not gradient[~defined].any()
 
 
 @GROUPS
@@ -137,16 +148,6 @@ def test_a_row_is_undefined_under_a_hundred_millionth_of_the_median(norm, define
     assert defined_rows(norms, scale=0.1).all()
 
 
-@pytest.mark.parametrize("least", [1.0, 1e-5, 1e-9, 0.0, math.nan])
-@pytest.mark.parametrize("largest", [1.0, 1e3, math.inf])
-def test_whether_all_are_defined_is_what_each_says(least, largest):
-    norms = torch.tensor([[1.0, least, 1.0], [largest, 1.0, 1.0]])
-    assert all_defined(norms) == bool(defined_rows(norms).all())
-    assert all_defined(norms[:, :0])  # nothing is undefined
-    assert not all_defined(torch.zeros(2, 3))
-    assert all_defined(1e4 * norms) == all_defined(norms)
-
-
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(0, 2**31))
 def test_blocks_are_summed_with_their_sign(origin, seed):
     attributions = make_attributions(2, 3, len(origin), seed)
@@ -155,12 +156,7 @@ def test_blocks_are_summed_with_their_sign(origin, seed):
         expected[..., original] += attributions[..., encoded]
     found = sum_blocks(attributions, torch.tensor(origin), 4)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-
-def test_blocks_of_very_many_columns_have_no_matrix():
-    origin = torch.arange(1024)
-    assert torch.equal(block_matrix(origin, 1024), torch.eye(1024))
-    assert block_matrix(origin, 1025) is None
+    torch.testing.assert_close(attributions @ column_matrix(torch.tensor(origin), 4).double(), expected)
 
 
 def test_effective_columns_between_one_and_all():
@@ -187,14 +183,10 @@ def test_normalised_attributions_have_norm_one(norm):
         ({"rule": "trapezoid"}, "rule must be one of .* not 'trapezoid'"),
         ({"columns": "all"}, "columns must be one of"),
         ({"label_weights": "both"}, "label_weights must be one of"),
-        ({"pairs": "some"}, "pairs must be one of"),
         ({"n_steps": 0}, "n_steps must be a positive integer up to 10,000, or 'auto', not 0"),
         ({"n_steps": "many"}, "n_steps must be a positive integer up to 10,000, or 'auto', not 'many'"),
         ({"eps": 0.0}, "eps must be a positive number, not 0.0"),
         ({"eps": math.nan}, "eps must be a positive number, not nan"),
-        ({"rows": 0.0}, r"rows must be in \(0, 1\], not 0.0"),
-        ({"rows": 1.5}, r"rows must be in \(0, 1\], not 1.5"),
-        ({"every": 0}, "every must be an integer of at least 1, not 0"),
     ],
 )
 def test_choices_out_of_range_are_refused(wrong, message):
@@ -204,7 +196,7 @@ def test_choices_out_of_range_are_refused(wrong, message):
 
 def test_the_default_choices_are_the_documented_ones():
     choices = {"norm": "l1", "rule": "auto", "n_steps": "auto", "columns": "original", "reference": "mean"}
-    choices |= {"label_weights": "empirical", "eps": 1e-12, "rows": 1.0, "every": 1, "pairs": "all"}
+    choices |= {"label_weights": "empirical", "eps": 1e-12, "attribution": "integrated_gradients"}
     assert Definition().to_dict() == choices
 
 
