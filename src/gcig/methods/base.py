@@ -332,8 +332,12 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
         """Write the encoder, the network and the decision rule to one ONNX file; see `export_onnx`."""
-        from gcig.methods.onnx_export import export_onnx  # which imports this class
-
+        try:
+            from gcig.methods.onnx_export import export_onnx  # which imports this class
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                "export to ONNX needs onnx, which is not installed: pip install 'gcig[onnx]'."
+            ) from error
         export_onnx(self, path, opset=opset)
 
     # skops reads `__getstate__` and stores neither code nor pickles: it gets what `save` writes. pickle and
