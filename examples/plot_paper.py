@@ -2,7 +2,7 @@ r"""The paper in one page
 =====================
 
 The definition of GCIG computed step by step on the German credit data, and the published algorithm next to a
-plain network. ``gcig reproduce`` runs all experiments; this page shows their ingredients.
+plain network. ``make paper`` runs all experiments; this page shows their ingredients.
 """
 
 # %%
@@ -12,11 +12,11 @@ plain network. ``gcig reproduce`` runs all experiments; this page shows their in
 
 import numpy as np
 import torch
+from gcig.core.gcig import disparity, normalise
 from matplotlib import pyplot as plt
 
 import gcig
 from gcig.core.attribution import attributions
-from gcig.core.disparity import disparity, normalise
 from gcig.methods import METHODS
 
 data = gcig.load_dataset("german")

@@ -10,15 +10,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
-
-import gcig
-from gcig.benchmark import backends
-from gcig.benchmark.trials import common_parameters
-from gcig.core.attribution import attributions
 from gcig.core.memory import memory_budget
-from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.engine.cuda_graph import RecordedStep
 from gcig.engine.optimizer import FlatAdamW, clip_norm, flat_parameters
 from gcig.losses.gcig import GCIGPenalty
@@ -31,9 +23,15 @@ from gcig.losses.terms import (
     PredictionTerm,
     ReasonTerm,
 )
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import gcig
+from gcig.benchmark.trials import common_parameters
+from gcig.core.attribution import attributions
+from gcig.core.references import GroupBaselines, GroupMembers
 from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
-from gcig.training.together import run_together
 from support.networks import image_problem, token_problem
 
 pytestmark = [
@@ -350,8 +348,7 @@ def test_recordings_share_no_memory():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german, monkeypatch):
-    monkeypatch.setattr(backends, "_TEAM_SIZE", 1)
+def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german):
     frames = [
         gcig.compare(
             german.X,
@@ -367,50 +364,6 @@ def test_models_that_are_trained_at_once_are_those_trained_one_by_one(german, mo
     assert {json.loads(parameters)["device"] for parameters in frames[0]["parameters"]} == {"cuda"}
     for measure, tolerance in {"auc": 0.02, "gcig": 0.02}.items():
         np.testing.assert_allclose(frames[0][measure], frames[1][measure], atol=tolerance)
-
-
-def fit_together(name, data, seeds, **options):
-    """Fit a method with several seeds as one batched model; its steps must be recorded."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        models = run_together(
-            [partial(_fit_as_it_is, name, data, {"random_state": seed, **options}) for seed in seeds]
-        )
-    assert not [each for each in caught if "could not be recorded" in str(each.message)]
-    return models
-
-
-def _fit_as_it_is(name, data, options):
-    model = METHODS[name].estimator(device="cuda", **options)
-    return model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
-
-
-def test_plain_networks_in_a_batched_model_are_those_trained_alone(german):
-    together = fit_together("unconstrained", german, range(4), max_epochs=6)
-    for seed, model in enumerate(together):
-        alone = fit("unconstrained", german, random_state=seed, max_epochs=6)
-        assert model.n_epochs_ == alone.n_epochs_
-        scores, wanted = (each.decision_function(german.X) for each in (model, alone))
-        np.testing.assert_allclose(scores, wanted, atol=1e-3 * np.abs(wanted).max())
-
-
-def test_students_in_a_batched_model_are_as_good_as_alone(german):
-    """A student starts at its teacher, where some terms have kinks: rounding decides on their side."""
-    together = fit_together("fairx", german, range(4), max_epochs=20)
-    alone = [fit("fairx", german, random_state=seed, max_epochs=20) for seed in range(4)]
-    found, expected = (
-        {
-            name: np.array([model.history_[name].iloc[-1] for model in models])
-            for name in ("val_auc", "gcig", "gcig_members", "prediction")
-        }
-        for models in (together, alone)
-    )
-    np.testing.assert_allclose(
-        [model.plain_["auc"] for model in together], [model.plain_["auc"] for model in alone], atol=1e-3
-    )
-    assert abs(found["val_auc"].mean() - expected["val_auc"].mean()) < 0.02
-    for name in ("gcig", "gcig_members", "prediction"):
-        assert found[name].mean() == pytest.approx(expected[name].mean(), rel=0.15)
 
 
 def _group_argument(model, data):

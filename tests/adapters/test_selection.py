@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from gcig.core.layered import LayeredNetwork
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -11,7 +12,6 @@ from torch import nn
 
 from gcig._validation import InputError
 from gcig.adapters import adapt, call_with_groups
-from gcig.core.layered import LayeredNetwork
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)

@@ -4,6 +4,8 @@ import copy
 
 import pytest
 import torch
+from gcig.core.paths import general_attributions
+from gcig.core.quadrature import RULES, quadrature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -11,8 +13,6 @@ from torch import nn
 from gcig.core import attribution
 from gcig.core.attribution import attributions, choose_integration
 from gcig.core.modules import KinkWarning
-from gcig.core.paths import general_attributions
-from gcig.core.quadrature import RULES, quadrature
 from gcig.core.references import GroupBaselines
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 

@@ -5,10 +5,6 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-
-from gcig.core.definition import Definition
 from gcig.core.disparity import (
     all_defined,
     block_matrix,
@@ -22,6 +18,10 @@ from gcig.core.disparity import (
     sum_blocks,
 )
 from gcig.core.numerics import vector_norm
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcig.core.definition import Definition
 
 GROUPS = pytest.mark.parametrize("groups", [2, 3, 7])
 NORMS = pytest.mark.parametrize("norm", ["l1", "l2"])

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from gcig.core.layered import Buffers, LayeredNetwork, find_activation
 from torch import nn
 
-from gcig.core.layered import Buffers, LayeredNetwork, find_activation
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
 

@@ -5,10 +5,6 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import nn
-
 from gcig.core.layered import LayeredNetwork
 from gcig.core.memory import (
     Chunks,
@@ -19,6 +15,10 @@ from gcig.core.memory import (
     plan_chunks,
 )
 from gcig.core.quadrature import Integration
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
 from gcig.models.mlp import make_mlp
 
 WHOLE = Chunks(10**9)

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from gcig.core.layered import LayeredNetwork
+from gcig.core.quadrature import Integration
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 import gcig
-from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import (
     KinkWarning,
     differentiating,
@@ -20,7 +21,6 @@ from gcig.core.modules import (
     untraced,
     warn_of_kinks,
 )
-from gcig.core.quadrature import Integration
 from gcig.models.mlp import make_mlp
 
 

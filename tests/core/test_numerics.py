@@ -4,10 +4,9 @@ from itertools import combinations
 
 import pytest
 import torch
+from gcig.core.numerics import average_slope, root_mean_square_distance, sharpness, vector_norm
 from hypothesis import given
 from hypothesis import strategies as st
-
-from gcig.core.numerics import average_slope, root_mean_square_distance, sharpness, vector_norm
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2)])

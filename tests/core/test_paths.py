@@ -2,10 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import nn
-
 from gcig.core.layered import LayeredNetwork
 from gcig.core.numerics import sharpness
 from gcig.core.paths import (
@@ -17,6 +13,10 @@ from gcig.core.paths import (
     unexpanded,
 )
 from gcig.core.quadrature import RULES, quadrature
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 
 ACTIVATION = pytest.mark.parametrize("activation", list(ACTIVATIONS))

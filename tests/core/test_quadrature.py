@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from gcig.core.layered import LayeredNetwork
+from gcig.core.quadrature import RULES, Integration, _on_device, quadrature, training_integration
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from gcig.core.layered import LayeredNetwork
-from gcig.core.quadrature import RULES, Integration, _on_device, quadrature, training_integration
 from gcig.models.mlp import make_mlp
 
 EVERY_RULE = pytest.mark.parametrize("rule", list(RULES))

@@ -393,7 +393,7 @@ def test_without_the_extra_the_error_says_what_to_install(model, tmp_path, monke
 def test_an_exported_file_can_be_audited(credit, tmp_path):
     X, y, groups = (part.head(300) for part in credit)
     X = X[["checking_status", "duration", "age", "housing"]]
-    model = gcig.FairXClassifier(**QUICK_CREDIT, lambda_ig=0.05).fit(X, y, sensitive_features=groups)
+    model = gcig.FairXClassifier(**QUICK_CREDIT, budget=0.05).fit(X, y, sensitive_features=groups)
     model.to_onnx(tmp_path / "model.onnx")
     rows = {"X": X.head(150), "y": y.head(150), "sensitive_features": groups.head(150)}
     few = {"n_bootstrap": 20, "n_shuffles": 5}

@@ -81,8 +81,8 @@ def test_pickle_and_copies_keep_the_object_as_it_is(model):
     assert isinstance(pickle.loads(pickle.dumps(own)).module, nn.Linear)
     with pytest.raises(PersistenceError, match="a custom network"):
         own.__getstate__()
-    unfitted = pickle.loads(pickle.dumps(gcig.FairXClassifier(lambda_ig=0.7)))
-    assert unfitted.lambda_ig == 0.7
+    unfitted = pickle.loads(pickle.dumps(gcig.FairXClassifier(budget=0.7)))
+    assert unfitted.budget == 0.7
 
 
 def test_the_plugin_trusts_gcig_types_only_for_models_that_contain_them(model):

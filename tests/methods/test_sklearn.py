@@ -20,7 +20,6 @@ from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 from tables import QUICK, make_loans
 
-
 LOANS = make_loans()
 METHODS = [FairXClassifier, UnconstrainedClassifier]
 

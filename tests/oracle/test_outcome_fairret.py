@@ -4,7 +4,6 @@ from itertools import combinations
 
 import pytest
 import torch
-
 from gcig.losses.outcome import DemographicParityLoss, EqualizedOddsLoss, EqualOpportunityLoss
 
 statistic = pytest.importorskip("fairret.statistic")

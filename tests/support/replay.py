@@ -10,9 +10,8 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from gcig.engine import cuda_graph
+from torch.utils._python_dispatch import TorchDispatchMode
 
 # Operations that wait for the device, or copy from the memory of the CPU.
 FORBIDDEN = {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "unique2"}

@@ -24,6 +24,7 @@ from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.data.encoding import TableEncoder
+from gcig.data.files import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import (
@@ -41,7 +42,7 @@ from gcig.methods.training_data import (
     check_table,
     split_rows,
 )
-from gcig.metrics.ranking import best_f1_threshold, logit_of
+from gcig.metrics.ranking import best_f1_threshold
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
@@ -64,6 +65,7 @@ class _Learned:
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
+    csv_format_: CsvFormat
     favourable_: Any
     group_names_: dict[str, str]
     column_kinds_: dict[str, str]
@@ -90,7 +92,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         The mean encoded row of every label and group in the training data; for a number, of every bin.
     cell_sizes_ : array of shape (cells, groups)
         The number of training rows of each. Audits, evaluations and explanations leave out groups with fewer
-        than ``min_cell`` of a label.
+        than ``min_cell`` of a label. In a saved model, cells of fewer than 11 rows have the size 0 and the
+        mean NaN.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
@@ -100,6 +103,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
+    csv_format_ : CsvFormat
+        The separator and decimal mark of the training file, if `gcig train` fitted the model to a CSV file.
     favourable_, group_names_, column_kinds_ : class, dict and dict
         The favourable class, the names for values of the protected columns and the kinds of columns that were
         requested in training; only of models fitted to a file. Audits, explanations and predictions of other
@@ -113,9 +118,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
-        *("favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
+        *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
-    fitted_records: ClassVar[tuple[type, ...]] = (Binary, Classes, Number)
+    fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
@@ -229,6 +234,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             origin,
             blocks,
             tuple(protected),
+            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
         )
         return self._train(train, network, data, seed)
 
@@ -254,13 +260,13 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
                 network, outcome = train(network, data, generator)
                 raise_if_diverged(all_outputs(network, data.all.inputs))
             except DivergenceError as error:
-                usable = _network_suffices(type(self)) and error.epoch > 0 and error.network is not None
+                network, outcome = error.network or network, error.outcome
+                usable = _network_suffices(type(self)) and error.epoch > 0
                 # The scores of that epoch may have overflowed already.
-                usable = usable and not all_outputs(error.network, data.all.inputs).isnan().any()
-                diverged = _describe_divergence(error, usable=bool(usable))
+                usable = usable and not bool(all_outputs(network, data.all.inputs).isnan().any())
+                diverged = _describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error
-                network, outcome = error.network, error.outcome
         self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
         self.n_epochs_ = outcome.best_epoch
         self.module_ = self._finish_network(network).cpu().eval()
@@ -310,7 +316,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see
+        :doc:`/saved_models`.
+        """
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
@@ -422,6 +430,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("threshold_",)
     classes_: NDArray[Any]
     threshold_: float
 
@@ -460,7 +469,8 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         if self.task_.key != "binary":
-            return self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            found: NDArray[Any] = self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            return found
         positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         return self.classes_[positive.astype(np.int64)]
 
@@ -507,7 +517,7 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
 
     def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:
         if n_classes == 2:
-            return Binary(0.0 if self.threshold == "f1" else logit_of(float(self.threshold)))
+            return Binary.of(labels, threshold=0.5 if self.threshold == "f1" else float(self.threshold))
         return Classes.of(labels, weights, n_classes=n_classes)
 
     def _finish(self, data: TrainingData) -> None:

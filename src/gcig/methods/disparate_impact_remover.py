@@ -31,12 +31,12 @@ class RepairingNetwork(Repairing):
 
     def encode(self: Any, X: Any, *, sensitive_features: Any = None) -> Encoded:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
-        encoded = super().encode(X)  # type: ignore[misc]
+        encoded = super().encode(X)
         groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=REASON)
         return self._repaired(encoded, groups.codes)
 
     def _encode_training(self: Any, table: CheckedTable) -> Encoded:
-        encoded, groups = super()._encode_training(table), table.groups  # type: ignore[misc]
+        encoded, groups = super()._encode_training(table), table.groups
         if not hasattr(self, "repair_"):
             columns = _number_columns(self.encoder_, encoded)
             self.repair_ = self.learn_repair(encoded.astype(np.float64), groups.codes, columns)

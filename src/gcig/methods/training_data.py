@@ -58,7 +58,7 @@ class TrainingData:
         The held-out set; None if nothing is held out.
     n_groups : int
     table : DataFrame
-        The training rows as the user gave them.
+        The training rows as the user gave them; ``held_out_table`` has the others.
     task : Task
         The kind of label, with frequencies or bins of all rows.
     origin : Tensor of shape (encoded columns,)
@@ -78,6 +78,7 @@ class TrainingData:
     origin: Tensor
     blocks: Tensor
     protected: tuple[AttributeColumns, ...] = ()
+    held_out_table: pd.DataFrame | None = None
 
     @property
     def held_out(self) -> Rows:
