@@ -371,9 +371,9 @@ def check_labels(task: Task, y: Tensor) -> None:
     low, high = (int(each) for each in y.aminmax())
     if low < 0 or high >= task.n_cells or (y.is_floating_point() and bool((y != y.round()).any())):
         raise ValueError(
-            f"y must be codes of classes from 0 to {task.n_cells - 1}, but has values from {float(y.min()):g} "
-            f"to {float(y.max()):g}. Number the classes from 0, or make baselines of the labels "
-            "that occur."
+            f"y must be codes of classes from 0 to {task.n_cells - 1}, but has values from "
+            f"{float(y.min()):g} to {float(y.max()):g}. Number the classes from 0, or make baselines of the "
+            "labels that occur."
         )
 
 

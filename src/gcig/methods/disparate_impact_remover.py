@@ -31,7 +31,7 @@ class RepairingNetwork(Repairing):
 
     def encode(self: Any, X: Any, *, sensitive_features: Any = None) -> Encoded:
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
-        encoded = super().encode(X)
+        encoded: Encoded = super().encode(X)
         groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=REASON)
         return self._repaired(encoded, groups.codes)
 

@@ -105,8 +105,8 @@ class FairX(Parametrised, _Fitted):
 
     where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The
     reason gap is how far a person's explanations relative to the groups' typical members with the same label
-    lie apart, in units of the spread of the score. Before training, one check says whether reasons and outcomes
-    depend on the group beyond chance; what does not is not repaired.
+    lie apart, in units of the spread of the score. Before training, one check says whether reasons and
+    outcomes depend on the group beyond chance; what does not is not repaired.
     """
 
     fitted_records: ClassVar[tuple[type, ...]] = (Bound, Check, Dependence)
