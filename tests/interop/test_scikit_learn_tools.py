@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gcig
-from gcig.methods.disparate_impact_remover import DisparateImpactRemover
+from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
