@@ -54,8 +54,8 @@ CHEAP_BY_METHOD = {
     "fairx": {"repair": "always"},
     "fairx-paper": {"lambda_ig": 0.05},
 }
-# What FairX says of a student is tested with FairX; three epochs repair little. The paper's quadrature does not
-# see the kinks of its activation.
+# What FairX says of a student is tested with FairX; three epochs repair little. The paper's quadrature does
+# not see the kinks of its activation.
 _WARNINGS = (
     *(f"gcig.methods.fairx.warnings.{kind}Warning" for kind in ("Bound", "Collapse", "Reasons", "Threshold")),
     "gcig.core.modules.KinkWarning",
