@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gcig._arguments import check_argument, is_count, is_number
 from gcig._plugins import Registry
-from gcig.core.task import Task, task_of
+from gcig.core.task import Number, Task, task_of
 
 _NEARLY_EMPTY, _NEIGHBOURS = 5, 10  # a bin with fewer members of a group borrows the nearest people
 
@@ -57,7 +57,7 @@ class ReferenceRows:
     def defined(self) -> Tensor:
         """Which (cell, group) has a reference: at least `min_cell` rows; for numbers, of the whole group."""
         counts = self.counts
-        if self.task.key == "number":
+        if isinstance(self.task, Number):
             counts = counts.sum(0, keepdim=True).expand_as(counts)
         return counts >= max(1, self.min_cell)
 
@@ -79,7 +79,7 @@ class Means:
 
     def __init__(self, rows: ReferenceRows) -> None:
         inputs = rows.inputs.flatten(1).double()
-        fit = _curves if rows.task.key == "number" else _cell_means
+        fit = _curves if isinstance(rows.task, Number) else _cell_means
         values = fit(rows, inputs)
         if rows.legitimate is not None:
             pooled = fit(_pooled(rows), inputs)
@@ -186,7 +186,7 @@ class _Ranges:
         counts = torch.bincount(places[order], minlength=rows.n_groups * n_cells).view(rows.n_groups, n_cells)
         low = (counts.flatten().cumsum(0) - counts.flatten()).view_as(counts)
         high = low + counts
-        if rows.task.key == "number":  # a nearly empty bin takes people of the next ones
+        if isinstance(rows.task, Number):  # a nearly empty bin takes people of the next ones
             first, last = low[:, :1], high[:, -1:]
             few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
             begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
@@ -366,7 +366,7 @@ class GroupBaselines(nn.Module):
 
 def check_labels(task: Task, y: Tensor) -> None:
     """Raise an error if labels are not those of the task."""
-    if task.key == "number" or not len(y):
+    if isinstance(task, Number) or not len(y):
         return
     low, high = (int(each) for each in y.aminmax())
     if low < 0 or high >= task.n_cells or (y.is_floating_point() and bool((y != y.round()).any())):
