@@ -58,7 +58,7 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
 
     >>> import gcig, tempfile
     >>> data = gcig.load_dataset("german")
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.methods.METHODS["unconstrained"].estimator(max_epochs=5, random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> export_onnx(model, tempfile.mkdtemp() + "/model.onnx")
     """
@@ -240,7 +240,11 @@ def _one_hot(graph: GraphBuilder, value: str, column: CategoryColumn) -> str:
     other = codes.get(OTHER, -1)
     if other >= 0 or MISSING in codes:
         codes = dict.fromkeys(MISSING_TEXT, codes.get(MISSING, -1)) | codes
-    names: dict[str, Any] = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": other}
+    names: dict[str, Any] = {
+        "keys_strings": list(codes),
+        "values_int64s": list(codes.values()),
+        "default_int64": other,
+    }
     found = graph.apply("LabelEncoder", value, name="code", domain="ai.onnx.ml", **names)
     levels = graph.constant(np.arange(len(column.levels), dtype=np.int64)[np.newaxis], "levels")
     return graph.apply("Equal", found, levels, name="level")
