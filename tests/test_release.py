@@ -16,7 +16,7 @@ from support.documented_blocks import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "release.py")))
 # Packages of the extras, which a plain installation does not have.
-EXTRAS = ("matplotlib", "tqdm", "pyarrow", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
+EXTRAS = ("matplotlib", "tqdm", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files cannot be listed")
 

@@ -174,8 +174,8 @@ def check_labels(
         found = f" ({listed(values)})" if len(values) <= 10 else ""
         if most > 2:
             raise InputError(
-                f"has {len(values)} classes (at most {most}): it is probably a number or an identifier. Use a "
-                "regressor, or bin the values first.",
+                f"has {len(values)} classes (at most {most}): it is probably a number or an identifier. Use "
+                "a regressor, or bin the values first.",
                 argument=name,
             )
         raise InputError(
@@ -338,8 +338,9 @@ def check_sample_weight(
         raise InputError(
             "must be finite, not negative (no NaN, no inf) and not zero everywhere.", argument="sample_weight"
         )
-    counted = labels is not None and labels.classes
-    if counted and (np.bincount(labels.codes, weights=weight, minlength=len(labels.classes)) == 0).any():
+    if labels is None or not labels.classes:
+        return weight
+    if (np.bincount(labels.codes, weights=weight, minlength=len(labels.classes)) == 0).any():
         raise InputError(
             "is zero for all rows of one class: only one class is left.", argument="sample_weight"
         )

@@ -17,7 +17,7 @@ def test_json_gives_the_record_back(tmp_path, include_rows: bool) -> None:
     text = found.to_json(tmp_path / "audit.json")
     assert AuditResult.from_json(tmp_path / "audit.json").record == found.record
     assert AuditResult.from_json(text).record == found.record
-    assert json.loads(text)["schema"] == 5
+    assert json.loads(text)["schema"] == 6
 
 
 @pytest.mark.parametrize(

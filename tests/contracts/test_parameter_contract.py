@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gcig
-from gcig.methods.disparate_impact_remover import DisparateImpactRemover
+from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.registry import METHODS
 from tables import QUICK, make_loans
 

@@ -20,8 +20,6 @@ from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 from tables import QUICK, make_loans
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
 LOANS = make_loans()
 METHODS = [FairXClassifier, UnconstrainedClassifier]
 

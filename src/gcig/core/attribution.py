@@ -11,14 +11,15 @@ part (see `gcig.core.gap`).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar, Protocol
 
 import torch
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from gcig._plugins import Registry
 from gcig.core.modules import differentiating, running_eagerly
-from gcig.core.quadrature import quadrature
 from gcig.core.secants import Chain, secant_slopes
 from gcig.core.task import Task, as_outputs
 
@@ -43,6 +44,12 @@ class Score:
         """Return the scores (m, n) of points (m, n, ...), m for each of the n rows."""
         m, n = points.shape[:2]
         outputs = as_outputs(self.module(points.flatten(0, 1)), m * n)
+        if outputs.shape[1] != self.contrast.shape[1]:
+            raise ValueError(
+                f"the module gives {outputs.shape[1]} outputs per row, but the task of the labels has "
+                f"{self.contrast.shape[1]}: give the baselines another task ('classes' for one output per "
+                "class, 'binary' for one logit), or change the module"
+            )
         return (outputs.view(m, n, -1) * self.contrast.to(outputs.dtype)).sum(-1)
 
     def __getitem__(self, rows: slice) -> "Score":
@@ -52,7 +59,10 @@ class Score:
 class Attribution(Protocol):
     """A way to divide a score among columns."""
 
-    complete: bool  # whether attributions add up to the difference of the scores at row and reference
+    @property
+    def complete(self) -> bool:
+        """Whether attributions add up to the difference of the scores at row and reference."""
+        ...
 
     def attribute(
         self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
@@ -94,7 +104,8 @@ class IntegratedGradients:
         points = self.n_steps * len(references) * rows[:1].nbytes
         size = max(1, _BYTES_AT_ONCE // max(1, points))
         parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
-        found = [self._slopes(score[own], rows[own], references[:, own], False).detach() for own in parts]
+        with torch.inference_mode(False), torch.no_grad():
+            found = [self._slopes(score[own], rows[own], references[:, own], False) for own in parts]
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
@@ -114,7 +125,8 @@ class IntegratedGradients:
         shape = (-1, *[1] * references.dim())
         points = torch.lerp(references, rows, nodes.view(shape))  # (nodes, references, n, ...)
         slopes = at(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-        return torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        average: Tensor = torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        return average
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,7 @@ class GradientTimesInput:
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
     with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
-        points = points.detach().requires_grad_()
+        points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None
         if scores.requires_grad:
@@ -167,6 +179,75 @@ def choose_steps(
             return attribution
         attribution, before = finer, after
     return attribution
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """Nodes and weights for the integral of a function over [0, 1]."""
+
+    nodes: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def to(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return nodes and weights as tensors of another tensor's type and device."""
+        return _on_device(self, like.dtype, like.device)
+
+
+@lru_cache(maxsize=64)
+def _on_device(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Copy a rule to a device, once: a copy waits for a GPU, and cannot be part of a captured step."""
+    with torch.inference_mode(False):  # otherwise training could not use it later
+        nodes = torch.tensor(rule.nodes, dtype=dtype, device=device)
+        return nodes, torch.tensor(rule.weights, dtype=dtype, device=device)
+
+
+def _right(n: int) -> Quadrature:
+    return Quadrature(tuple((k + 1) / n for k in range(n)), (1 / n,) * n)
+
+
+def _midpoint(n: int) -> Quadrature:
+    return Quadrature(tuple((k + 0.5) / n for k in range(n)), (1 / n,) * n)
+
+
+def _simpson(n: int) -> Quadrature:
+    nodes = tuple(k / (2 * n) for k in range(2 * n + 1))
+    ends = (1.0, *(4.0 if k % 2 else 2.0 for k in range(1, 2 * n)), 1.0)
+    return Quadrature(nodes, tuple(weight / (6 * n) for weight in ends))
+
+
+def _gauss_legendre(n: int) -> Quadrature:
+    nodes, weights = leggauss(n)
+    return Quadrature(tuple((nodes + 1) / 2), tuple(weights / 2))
+
+
+@lru_cache(maxsize=64)
+def quadrature(rule: str, n_steps: int) -> Quadrature:
+    """Return the rule of this name with `n_steps` steps.
+
+    A step is a node for ``"right"`` (the paper's Riemann sum), ``"midpoint"`` and ``"gauss_legendre"``, and a
+    panel of three nodes that shares its ends with its neighbours for ``"simpson"``.
+
+    >>> quadrature("right", 4).nodes
+    (0.25, 0.5, 0.75, 1.0)
+    >>> quadrature("simpson", 1).weights == (1 / 6, 4 / 6, 1 / 6)
+    True
+    """
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {sorted(RULES)}, not {rule!r}")
+    if n_steps < 1:
+        raise ValueError(f"n_steps must be at least 1, not {n_steps}")
+    return RULES[rule](n_steps)
+
+
+RULES: dict[str, Callable[[int], Quadrature]] = {
+    "right": _right,
+    "midpoint": _midpoint,
+    "simpson": _simpson,
+    "gauss_legendre": _gauss_legendre,
+}
 
 
 ATTRIBUTIONS: Registry[Callable[[], Attribution]] = Registry(

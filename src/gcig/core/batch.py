@@ -1,8 +1,7 @@
 """Rows with their labels and groups: the input of every loss and metric."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -50,19 +49,6 @@ class GroupedBatch:
         return GroupedBatch(self.inputs.to(device), self.labels.to(device), self.groups.to(device))
 
 
-class RowStream(Protocol):
-    """More training rows than fit into memory."""
-
-    @property
-    def rows_per_epoch(self) -> int:
-        """About how many rows an epoch has."""
-        ...
-
-    def epoch(self) -> "Iterator[TrainingRows]":
-        """Yield the blocks of rows that the next epoch is trained on, each a random sample of the table."""
-        ...
-
-
 @dataclass(frozen=True)
 class TrainingRows:
     """Training rows: inputs with labels and groups, and the targets of their predictions."""
@@ -70,13 +56,6 @@ class TrainingRows:
     rows: GroupedBatch
     targets: Tensor  # (n,) labels as floats, or a teacher's probabilities
     weights: Tensor | None = None  # (n,) the weight of each row in the terms of the loss
-    # The source of mini-batches if the rows do not fit into memory; `rows` is then a sample of them.
-    stream: RowStream | None = None
-
-    @property
-    def rows_per_epoch(self) -> int:
-        """The rows that an epoch is trained on."""
-        return len(self) if self.stream is None else self.stream.rows_per_epoch
 
     def __len__(self) -> int:
         return len(self.rows)

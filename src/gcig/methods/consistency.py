@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gcig.core.task import Classes, Number, as_outputs
-from gcig.data.entries import REQUESTED_KINDS
+from gcig.data.read import REQUESTED_KINDS
 from gcig.records.audit import SMALLEST_CELL
 
 

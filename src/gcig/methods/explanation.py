@@ -123,7 +123,8 @@ def explain_rows(
             argument="columns",
         )
     baselines, groups = np.asarray(model.baselines_), adapted.groups or ()
-    cells = model.task_.cells(torch.from_numpy(labels))
+    of_rows = torch.tensor(labels)
+    cells = model.task_.cells(of_rows)
     references = torch.from_numpy(baselines)[cells].transpose(0, 1)  # (groups, n, columns)
     known = references.isfinite().all(2)  # (groups, n); small cells are not saved
     if unknown := int((~known).any(0).sum()):
@@ -132,7 +133,7 @@ def explain_rows(
             f"without those of fewer than {SMALLEST_CELL} training rows: their disparity is NaN."
         )
     references = references.nan_to_num()
-    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, torch.from_numpy(labels))
+    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
     attribution = choose_steps(IntegratedGradients(), score, inputs, references)
     values = attribution.attribute(score, inputs, references)
     with torch.no_grad():

@@ -139,7 +139,7 @@ def _operator(name: str, **attributes: str) -> Translation:
     """Return the translation of a layer into one operator, whose attributes are some of the layer's."""
 
     def translate(graph: GraphBuilder, layer: nn.Module, value: str) -> str:
-        options = {option: float(getattr(layer, own)) for option, own in attributes.items()}
+        options: dict[str, Any] = {option: float(getattr(layer, own)) for option, own in attributes.items()}
         return graph.apply(name, value, **options)
 
     return translate

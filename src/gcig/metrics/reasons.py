@@ -19,8 +19,14 @@ from torch import Tensor
 from gcig._arrays import Floats, Rows
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.gcig import column_disparity, defined_rows, disparity, effective_columns, normalise
-from gcig.core.numerics import vector_norm
+from gcig.core.gcig import (
+    column_disparity,
+    defined_rows,
+    disparity,
+    effective_columns,
+    normalise,
+    vector_norm,
+)
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks
 from gcig.metrics.rates import Mask, quotient

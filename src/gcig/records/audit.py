@@ -16,7 +16,7 @@ from gcig.records.trust import TRUST_NUMBERS, Robustness
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
 LISTED_ROWS = 50  # described rows that are listed as the most affected ones
-AUDIT_SCHEMA = 5
+AUDIT_SCHEMA = 6
 MATERIAL = 0.05  # a GCIG beyond chance that counts as material; a smaller difference of reasons is small
 
 

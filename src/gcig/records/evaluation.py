@@ -38,28 +38,6 @@ _SECTIONS = {
 }
 
 
-_SHARES = (
-    *("f1", "auc", "accuracy", "balanced_accuracy", "selection_rate", "attribute_effect"),
-    *("eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
-    *("demographic_parity_difference", "selection_rate_ratio"),
-)
-_RANGES = {
-    "eo_gap": (0.0, 2.0),
-    "eo_noise_floor": (0.0, 2.0),
-    "faithfulness": (-1.0, 1.0),
-    "effective_columns": (1.0, math.inf),
-}
-
-
-def measure_range(measure: str) -> tuple[float, float]:
-    """Return the smallest and the largest possible value of a measure; every other one is at least 0.
-
-    >>> measure_range("auc"), measure_range("eo_gap"), measure_range("gcig")
-    ((0.0, 1.0), (0.0, 2.0), (0.0, inf))
-    """
-    return (0.0, 1.0) if measure in _SHARES else _RANGES.get(measure, (0.0, math.inf))
-
-
 def has_collapsed(auc: float) -> bool:
     """Return whether a model no longer ranks: its AUC is under 0.55."""
     return auc < LOWEST_AUC

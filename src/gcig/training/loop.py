@@ -6,6 +6,7 @@ Adversarial, Lagrangian and plain training differ in nothing else.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,7 +21,12 @@ from gcig.training.runtime import generator_on
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
 
-_SHOWN_FIGURES = ("total", "val_auc", "val_gcig")  # more would not leave room for the progress bar
+_SHOWN_FIGURES = (
+    "total",
+    "val_auc",
+    "val_accuracy",
+    "val_r2",
+)  # more would not leave room for the progress bar
 
 
 class ScheduledOptimizer(Protocol):
@@ -159,7 +165,8 @@ def train(
     task = f"Training ({stage})" if stage else "Training"
     steps = loop.steps_per_epoch or math.ceil(n_rows / loop.batch_size)
     rows = batches(n_rows, loop.batch_size, generator, device)
-    with report_progress(loop.max_epochs, task, unit="epochs", shown=progress) as advance:
+    shown = report_progress(loop.max_epochs, task, unit="epochs", shown=True) if progress else nullcontext()
+    with shown as advance:
         for number in range(1, loop.max_epochs + 1):
             _set_rates(optimizer, rates, loop, number)
             terms = mean_terms(step, islice(rows, steps))
@@ -171,8 +178,9 @@ def train(
             outcome = validate(number) if validate is not None else Validation(criterion=-number)
             good = deepcopy(state.state_dict())  # after validation, which may change the state
             history.append(Epoch(number, terms, outcome.metrics))
-            figures = {**terms, **outcome.metrics}
-            advance(1, **{name: figures[name] for name in _SHOWN_FIGURES if name in figures})
+            if advance is not None:
+                figures = {**terms, **outcome.metrics}
+                advance(1, **{name: figures[name] for name in _SHOWN_FIGURES if name in figures})
             if not outcome.eligible:
                 continue
             if outcome.criterion < best_criterion:

@@ -1,7 +1,8 @@
 """The objective of a student: named, weighted terms of a mini-batch.
 
-A term is a function of a `MiniBatch`. What several terms need is computed once: the network's outputs, and the
-attributions of the explained rows relative to the references of all kinds, in one pass.
+A term is a function of a `MiniBatch`; some have moving averages of their own. What several terms need is
+computed once: the network's outputs, and the attributions of the explained rows relative to the references
+of all kinds, in one pass.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.attribution import Attribution, Score
-from gcig.core.penalties import gaps_by_kind
+from gcig.core.gap import gaps_by_kind, smooth_root
+from gcig.core.gcig import column_entropy, column_shares
+from gcig.core.outcome import cell_rates, largest_gap
 from gcig.core.references import GroupBaselines, References
 from gcig.core.task import Task, as_outputs
 
@@ -34,7 +37,7 @@ class Explaining:
 
 @dataclass(eq=False)
 class MiniBatch:
-    """The first `n` inputs are training rows; points that only a teacher's predictions are known of follow."""
+    """Training rows, the first `n` inputs, and points that are known by the teacher's predictions alone."""
 
     network: nn.Module
     task: Task
@@ -70,7 +73,9 @@ class MiniBatch:
     def references(self) -> dict[str, Tensor]:
         """References of the explained rows by kind, (draws, groups, rows, ...)."""
         cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()}
+        return {
+            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
+        }
 
     @cached_property
     def attributions(self) -> dict[str, Tensor]:
@@ -107,8 +112,138 @@ class Objective:
 
     def __call__(self, batch: MiniBatch) -> dict[str, Tensor]:
         """Return the value of each term, unweighted, and their weighted sum as ``total``."""
-        values, total = {}, torch.zeros((), device=batch.inputs.device)
+        values, total = {}, batch.inputs.new_zeros(())
         for name, (term, weight) in self.terms.items():
             values[name] = term(batch)
             total = total + values[name] * (weight() if callable(weight) else weight)
         return {**values, "total": total}
+
+
+class Prediction:
+    """The divergence from the teacher's predictions, relative to what the teacher knows.
+
+    `known` is the divergence of predicting the same for everyone, so the term is a pure number. `moved` is
+    its moving average over training rows, without synthetic points: the share of what the teacher knows that
+    is given up.
+    """
+
+    def __init__(self, known: Tensor, memory: float) -> None:
+        self.known, self.memory, self.moved = known, memory, torch.zeros_like(known)
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the mean over rows and points."""
+        distance = batch.task.distance(batch.outputs, batch.targets) / self.known
+        if batch.weights is not None:
+            distance = distance * batch.weights
+        self.moved.lerp_(distance[: batch.n].detach().mean(), self.memory)
+        return distance.mean()
+
+
+class ReasonGap:
+    """The reason gap relative to each kind of references, in units of the spread of the score.
+
+    The spread is the student's or the teacher's, whichever is smaller: neither larger, cancelling
+    explanations nor smaller scores lower it.
+    """
+
+    _SMALLEST = 0.3  # of the teacher's spread: a student that knows nothing must not divide by zero
+
+    def __init__(self, spread: Tensor, memory: float) -> None:
+        self.spread, self.memory, self.own = spread, memory, spread.clone()
+        self.squares: dict[str, Tensor] = {}  # moving averages, by kind
+        self._batch: MiniBatch | None = None
+        self._gaps: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def gaps(self, batch: MiniBatch) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return the squared gap and its squared varying part by kind, computed once per mini-batch."""
+        if self._batch is not batch:
+            weights = None if batch.weights is None else batch.weights[: batch.n]
+            now = batch.task.spread(batch.row_outputs, weights)
+            self.own.lerp_(now.detach(), self.memory)
+            scale = (self.own + now - now.detach()).clamp(self._SMALLEST * self.spread, self.spread)
+            self._batch, self._gaps = batch, batch.gaps(scale)
+            for kind, (square, _) in self._gaps.items():
+                average = self.squares.setdefault(kind, square.detach().clone())
+                average.lerp_(square.detach(), self.memory)
+        return self._gaps
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the sum of the gaps over kinds."""
+        return torch.stack([smooth_root(gap) for gap, _ in self.gaps(batch).values()]).sum()
+
+    def standards(self, batch: MiniBatch) -> Tensor:
+        """Return the sum of the varying parts over kinds."""
+        return torch.stack([smooth_root(varying) for _, varying in self.gaps(batch).values()]).sum()
+
+
+class FewColumns:
+    """How far the logarithm of the effective number of columns is below a limit; 0 above it."""
+
+    def __init__(self, limit: float, device: torch.device) -> None:
+        self.limit = limit  # of the logarithm
+        self.value = torch.zeros((), device=device)  # in the last mini-batch
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the shortfall of the explained rows, relative to the first kind of references."""
+        first = next(iter(batch.attributions.values()))
+        shortfall = (self.limit - column_entropy(column_shares(first))).clamp_min(0)
+        self.value = shortfall.detach()
+        return shortfall
+
+
+class OutcomeGap:
+    """The outcome gap of smooth decisions: the mini-batch's gradient around moving averages of the rates."""
+
+    def __init__(
+        self, task: Task, n_groups: int, outcome: str, *, width: float, smoothness: float, memory: float
+    ) -> None:
+        self.task, self.n_groups, self.outcome = task, n_groups, outcome
+        self.width, self.smoothness, self.memory = width, smoothness, memory
+        self.rates: Tensor | None = None
+        self.seen: Tensor | None = None
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the gap."""
+        cells, n_cells, cell_weight = self.task.outcome_cells(batch.labels, self.outcome)
+        weights = None if batch.weights is None else batch.weights[: batch.n]
+        soft = self.task.soft_decisions(batch.row_outputs, self.width)
+        now, present = cell_rates(soft, cells, batch.groups, n_cells, self.n_groups, weights)
+        if self.rates is None or self.seen is None:
+            self.rates, self.seen = torch.zeros_like(now), torch.zeros_like(present)
+        rate = torch.where(self.seen, self.memory, 1.0) * present
+        self.rates = torch.lerp(self.rates, now.detach(), rate.unsqueeze(-1).to(now.dtype))
+        self.seen = self.seen | present
+        rates = self.rates + (now - now.detach()) * present.unsqueeze(-1)
+        return largest_gap(self.task, rates, self.seen, cell_weight, self.smoothness)
+
+
+class Selection:
+    """How far the mean decision is from the teacher's: equal by giving everyone the same does not count."""
+
+    def __init__(self, width: float) -> None:
+        self.width = width
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the distance of the means in the mini-batch."""
+        now = batch.task.soft_decisions(batch.row_outputs, self.width).mean(0)
+        then = batch.task.soft_decisions(batch.teacher_outputs[: batch.n], self.width).mean(0)
+        return batch.task.distance_of_rates(now - then)
+
+
+class AttributeUse:
+    """How much more decisions change with the protected columns than the teacher's; 0 if they do not."""
+
+    def __init__(self, width: float) -> None:
+        self.width = width
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Compare rows with their copies that have exchanged protected columns."""
+        q, task = batch.n_exchanged, batch.task
+
+        def change(one: Tensor, other: Tensor) -> Tensor:
+            pair = task.soft_decisions(one, self.width) - task.soft_decisions(other, self.width)
+            return task.distance_of_rates(pair).mean()
+
+        own = change(batch.outputs[:q], batch.outputs[-q:])
+        teachers = change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
+        return (own - teachers).clamp_min(0)

@@ -15,7 +15,6 @@ from torch.overrides import TorchFunctionMode
 
 from gcig._validation import InputError
 
-
 CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
 

@@ -9,7 +9,6 @@ there is no teacher, weight decay, gradient clipping, learning-rate schedule or 
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,10 +18,10 @@ from gcig.core.penalties import GCIGPenalty
 from gcig.core.references import GroupBaselines
 from gcig.core.task import KEEP_OUTCOMES, as_outputs
 from gcig.methods.base import NetworkClassifier
-from gcig.methods.fairx.warnings import has_collapsed, warn_of_collapse
+from gcig.methods.fairx.warnings import warn_of_collapse
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.metrics.utility import utility
+from gcig.metrics.utility import has_collapsed, utility
 from gcig.models.mlp import ACTIVATIONS
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome, train
@@ -60,12 +59,14 @@ class FairXPaperClassifier(
     fitted_attributes: ClassVar[tuple[str, ...]] = ("collapsed_",)
     ema_baselines_: Encoded
     collapsed_: bool
-    holds_out: ClassVar[bool] = False  # type: ignore[assignment]
+    holds_out: ClassVar[bool] = False
 
     lambda_ig: float = parameter(default=0.2, rule=NON_NEGATIVE, doc="Weight of the GCIG term.")
     lambda_fair: float = parameter(default=0.05, rule=NON_NEGATIVE, doc="Weight of the outcome term.")
     outcome: str = parameter(
-        default="equalized_odds", rule=one_of(*KEEP_OUTCOMES), doc="The gap of decision rates that is lowered."
+        default="equalized_odds",
+        rule=one_of(*KEEP_OUTCOMES),
+        doc="The gap of decision rates that is lowered.",
     )
     norm: str = parameter(
         default="l1", rule=one_of("l1", "l2"), doc="The norm by which attributions are divided."
@@ -133,5 +134,5 @@ class FairXPaperClassifier(
         measured = utility(data.task, outputs, rows.labels.cpu().numpy())
         self.collapsed_ = has_collapsed(data.task, measured)
         if self.collapsed_:
-            warn_of_collapse(data.task, measured, {"auc": float(np.nan)})
+            warn_of_collapse(data.task, measured, {})
         return network.eval(), outcome
