@@ -126,7 +126,9 @@ class ExplainedTable:
         """Return, by column, how much more it contributes relative to `other` than to `group`, on average
         over people, and the standard deviation of that difference over people.
         """
-        common, varying, total = 0.0, 0.0, 0.0
+        common: Tensor | float = 0.0
+        varying: Tensor | float = 0.0
+        total = 0.0
         for block in self.blocks:
             weights = block.membership(groups[block.references], max(group, other) + 1)[[group, other]]
             if not bool(weights.any(1).all()):
