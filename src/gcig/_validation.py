@@ -153,9 +153,7 @@ def check_labels(
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
-    if len(getattr(y, "shape", ())) == 2:
-        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
-        warn_caller(text, warning)
+    _warn_of_column_vector(y, name, warning)
     subject: Subject = {"argument": name}
     column = checked_column(frame.iloc[:, 0], subject)
     _check_complete(column, subject, n_rows, "drop those rows", paired_with)
@@ -197,7 +195,15 @@ def check_labels(
     return Labels(lookup[codes], tuple(known))
 
 
-def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labels:
+def _warn_of_column_vector(y: Any, name: str, warning: type[Warning]) -> None:
+    if len(getattr(y, "shape", ())) == 2:
+        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
+        warn_caller(text, warning)
+
+
+def check_numbers(
+    y: Any, *, n_rows: int | None = None, warning: type[Warning] = InputWarning, name: str = "y"
+) -> Labels:
     """Check labels that are numbers: finite, and not all the same.
 
     >>> check_numbers([30, 41.5]).codes.tolist()
@@ -208,6 +214,7 @@ def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labe
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
+    _warn_of_column_vector(y, name, warning)
     subject: Subject = {"argument": name}
     column = checked_column(frame.iloc[:, 0], subject)
     _check_complete(column, subject, n_rows, "drop those rows", "X")
@@ -218,7 +225,8 @@ def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labe
         )
     values = column.to_numpy(dtype=np.float64)
     if len(values) and (values == values[0]).all():
-        raise InputError("has one value only: there is nothing to learn.", argument=name)
+        count = f"{len(values)} sample{'s' if len(values) > 1 else ''}"
+        raise InputError(f"has one value only ({count}): there is nothing to learn.", argument=name)
     return Labels(values)
 
 

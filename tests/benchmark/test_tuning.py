@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def searched(monkeypatch):
     """A method whose grid has two candidates, one of which cannot be fitted."""
     space = {"max_epochs": (0, 30)}
     with registered("searched", METHODS["unconstrained"].estimator) as key:
-        METHODS.add(key, type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
+        METHODS.add(key, replace(METHODS[key], label=key, search_space=space), overwrite=True)
         yield key
 
 

@@ -256,6 +256,7 @@ def test_copies_are_independent(duplicate):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
+        ({"x": torch.ones(4, 2).long()}, "x"),
         ({"y": torch.zeros(3).long()}, "y"),
         ({"groups": torch.zeros(4, 1).long()}, "groups"),
         ({"groups": torch.tensor([0.0, 1, 0, 1])}, "groups"),

@@ -17,7 +17,7 @@ from reproduction.results import Results
 from reproduction.run import make_trials, run
 
 from gcig.benchmark.trials import Table
-from gcig.methods.registry import METHODS, Method
+from gcig.methods.registry import METHODS
 from reproduction import experiments, pages
 from reproduction import run as running
 
@@ -139,9 +139,7 @@ def test_changes_are_made_to_the_parameters_of_each_fold():
 
 @pytest.mark.slow
 def test_parameters_are_tuned_inside_the_folds(tmp_path, monkeypatch):
-    small = {
-        key: Method(key, m.label, m.location, {"learning_rate": (0.01, 0.02)}) for key, m in METHODS.items()
-    }
+    small = {key: replace(m, search_space={"learning_rate": (0.01, 0.02)}) for key, m in METHODS.items()}
     monkeypatch.setattr(METHODS, "_entries", small)
     monkeypatch.setitem(experiments._FOLDS, "sensitivity", 1)
     row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}

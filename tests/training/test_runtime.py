@@ -109,6 +109,13 @@ def test_parameters_are_restored_after_an_error():
     assert network[0].weight.untyped_storage().data_ptr() != flat.untyped_storage().data_ptr()
 
 
+def test_parameters_of_several_types_are_refused():
+    network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1).double())
+    with pytest.raises(ValueError, match=r"differ in type"), flattened(network):
+        pass
+    assert network[0].weight.dtype == torch.float32
+
+
 @pytest.mark.parametrize("clip", [None, 0.5, 1e6])
 def test_gradients_are_clipped(clip):
     network = nn.Linear(1, 1, bias=False)

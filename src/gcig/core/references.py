@@ -322,6 +322,10 @@ class GroupBaselines(nn.Module):
         """
         check_argument("min_cell", min_cell, "a positive integer", lambda value: is_count(value, 1))
         check_argument("rate", rate, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
+        if not x.is_floating_point():
+            raise ValueError(
+                f"x must be floating point, not {x.dtype}: means of other types would be rounded"
+            )
         _check_lengths(x, y, groups)
         if sample_weight is not None and sample_weight.shape != y.shape:
             raise ValueError(f"sample_weight must have shape ({len(y)},), not {tuple(sample_weight.shape)}")

@@ -33,7 +33,8 @@ class RepairingNetwork(Repairing):
         """Return what the network sees of a table: encoded, repaired rows, float32 of shape (n, p)."""
         encoded: Encoded = super().encode(X)
         groups = require_groups(self, X, sensitive_features, n_rows=len(encoded), reason=REASON)
-        return self._repaired(encoded, groups.codes)
+        repaired: Encoded = self._repaired(encoded, groups.codes)
+        return repaired
 
     def _encode_training(self: Any, table: CheckedTable) -> Encoded:
         encoded, groups = super()._encode_training(table), table.groups
@@ -45,7 +46,8 @@ class RepairingNetwork(Repairing):
                 f"warm_start continues with the quantiles of the groups {', '.join(self.groups_)}, but "
                 f"sensitive_features holds {', '.join(groups.names)}. Fit a new model instead."
             )
-        return self._repaired(encoded, groups.codes)
+        repaired: Encoded = self._repaired(encoded, groups.codes)
+        return repaired
 
     def _repaired(self, encoded: Encoded, codes: Codes) -> Encoded:
         return self.repair_.apply(encoded.astype(np.float64), codes, self.repair_level).astype(np.float32)

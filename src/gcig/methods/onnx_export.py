@@ -58,7 +58,7 @@ def export_onnx(model: Any, path: str | Path, *, opset: int | None = None) -> No
 
     >>> import gcig, tempfile
     >>> data = gcig.load_dataset("german")
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.methods.METHODS["unconstrained"].estimator(max_epochs=5, random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> export_onnx(model, tempfile.mkdtemp() + "/model.onnx")
     """

@@ -104,7 +104,7 @@ def check_table(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
     if numbers:
-        labels = check_numbers(y, n_rows=len(frame))
+        labels = check_numbers(y, n_rows=len(frame), warning=DataConversionWarning)
     else:
         labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=MOST_CLASSES)
     groups = check_groups(sensitive_features, n_rows=len(frame))
