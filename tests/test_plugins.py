@@ -46,7 +46,8 @@ FILES = {
     "fair_extras/strict.py": """
         from gcig.methods import Method
 
-        METHOD = Method("strict", "Strict", {"binary": "fair_extras.linear:LinearClassifier"}, {"max_epochs": (1, 2)})
+        LOCATIONS = {"binary": "fair_extras.linear:LinearClassifier"}
+        METHOD = Method("strict", "Strict", LOCATIONS, {"max_epochs": (1, 2)})
         """,
     "fair_extras/coins.py": """
         import pandas as pd
