@@ -324,6 +324,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
         save_model(self, path)
 
+    def check_private(self) -> None:
+        """Raise a `PersistenceError` if the saved model would hold records of single people."""
+
     def check_learned(self) -> None:
         """Raise a `ValueError` if a loaded model has learned values that no fit gives.
 

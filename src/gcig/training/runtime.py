@@ -89,8 +89,8 @@ def flattened(module: nn.Module) -> Iterator[nn.Parameter]:
     own = [each for each in module.parameters() if each.requires_grad]
     if len({(each.dtype, each.device) for each in own}) > 1:
         raise ValueError(
-            "the module's parameters differ in type or device, so they cannot be trained together. Convert the "
-            "module with module.to(torch.float32), or module.to(device)."
+            "the module's parameters differ in type or device, so they cannot be trained together. Convert "
+            "the module with module.to(torch.float32), or module.to(device)."
         )
     flat = nn.Parameter(torch.cat([each.detach().flatten() for each in own]))
     flat.grad = torch.zeros_like(flat)
