@@ -1,9 +1,8 @@
 """The reductions approach: a mixture of networks trained on reweighted rows.
 
-Two classes get equal odds (Agarwal, Beygelzimer, Dudik, Langford and Wallach 2018, "A reductions approach to
-fair classification", https://arxiv.org/abs/1803.02453), and a number a bound on the loss of every group
-(Agarwal, Dudik and Wu 2019, "Fair regression", https://arxiv.org/abs/1905.12843). The saddle point is found
-by Fairlearn's `ExponentiatedGradient`.
+Two classes get equal odds (Agarwal et al. 2018, "A reductions approach to fair classification",
+https://arxiv.org/abs/1803.02453), a number a bound on the loss of every group (Agarwal, Dudik and Wu 2019,
+"Fair regression", https://arxiv.org/abs/1905.12843), by Fairlearn's `ExponentiatedGradient`.
 """
 
 import math
@@ -111,9 +110,8 @@ class Reduction(Parametrised):
             search.fit(np.arange(len(rows))[:, None], labels, sensitive_features=groups)
         self.n_rounds_, self.best_gap_ = int(search.n_oracle_calls_), float(search.best_gap_)
         # If the costs of all rows have one sign, Fairlearn predicts one class itself, without a network.
-        rounds_used = [k for k, each in search.predictors_.items() if isinstance(each, _Rounds)]
-        weights = search.weights_[rounds_used]
-        weights = weights[weights > _NEGLIGIBLE_WEIGHT]
+        trained = [k for k, each in search.predictors_.items() if isinstance(each, _Rounds)]
+        weights = search.weights_[trained][search.weights_[trained] > _NEGLIGIBLE_WEIGHT]
         networks = [search.predictors_[k].network_ for k in weights.index]
         mixture = MixtureOfOutputs(networks or [start], weights.tolist() or [1.0])
         return mixture.to(rows.inputs.device), outcome
@@ -137,12 +135,9 @@ def resample(rows: Rows) -> Rows:
 class ExponentiatedGradientClassifier(Reduction, RandomisedClassifier):
     """A mixture of networks with equal true and false positive rates, for two classes.
 
-    The constraints become costs of single rows: each round trains a network on relabelled, reweighted rows,
-    and the result is the mixture with the least error within the constraints on the training rows, which are
-    repeated in proportion to ``sample_weight``. For every row one of the networks is drawn to decide.
-    `predict` draws reproducibly, `expected_predictions` returns the probabilities; neither needs groups. The
-    logit and the probabilities are those of the weighted mean of the networks' logits, which is also what is
-    explained.
+    Each round trains a network on relabelled, reweighted rows (repeated in proportion to ``sample_weight``).
+    For every row one network of the mixture is drawn to decide: `predict` draws reproducibly,
+    `expected_predictions` returns the probabilities. What is explained is the weighted mean of the logits.
 
     Attributes
     ----------
@@ -172,10 +167,9 @@ class ExponentiatedGradientClassifier(Reduction, RandomisedClassifier):
 class ExponentiatedGradientRegressor(Reduction, UnconstrainedRegressor):
     """A mixture of networks under a bound on the mean squared error of every group, for a number.
 
-    The bound is the plain network's error on all rows: no group is to be predicted worse than all are. As
-    this is seldom possible, `eps` says what it may cost. The prediction is the mean of the networks'
-    predictions, whose error in every group is at most that of a network drawn for each row. Other parameters
-    and the attributes are those of `ExponentiatedGradientClassifier`.
+    The bound is the plain network's error on all rows. As it can seldom be met, `eps` says what it may cost.
+    The prediction is the mean of the networks' predictions, whose error in every group is at most that of a
+    network drawn for each row. Everything else is as in `ExponentiatedGradientClassifier`.
     """
 
     eps: float = parameter(
