@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig._arguments import check_argument, is_count, is_number
-from gcig.core.attribution import Attribution, IntegratedGradients, Score, resolve_attribution
+from gcig.core.attribution import RULES, Attribution, IntegratedGradients, Score, resolve_attribution
 from gcig.core.columns import spread_origin
 from gcig.core.definition import EPS
 from gcig.core.gap import gaps_by_kind, smooth_root
@@ -45,6 +45,10 @@ class _Penalty(nn.Module):
     ) -> None:
         super().__init__()
         check_argument("rows", rows, "'auto', 'all' or a positive integer", _is_rows)
+        rules = ("auto", "secant", *RULES)
+        check_argument("rule", rule, f"one of {list(rules)}", rules.__contains__)
+        if origin is not None:
+            check_argument("origin", origin, "a tensor", lambda value: isinstance(value, Tensor))
         check_argument("n_steps", n_steps, "'auto' or a positive integer", _is_steps)
         if random_state is not None:
             check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
