@@ -15,15 +15,16 @@ import numpy as np
 import torch
 from fairlearn.reductions import BoundedGroupLoss, EqualizedOdds, ExponentiatedGradient, SquareLoss
 from sklearn.base import BaseEstimator
-from torch import Tensor, nn
+from torch import nn
 
 from gcig._arrays import Codes, Encoded, Floats
+from gcig.core.outcome import cell_rates
 from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.parameters import POSITIVE_INTEGER, Parametrised, number, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import TrainingData
+from gcig.methods.training_data import TrainingData, resample
 from gcig.methods.unconstrained import UnconstrainedRegressor, train_plainly
-from gcig.training.batches import Rows, all_outputs
+from gcig.training.batches import all_outputs
 from gcig.training.loop import Loop, Outcome
 from gcig.training.runtime import resolve_batch_size
 
@@ -113,23 +114,18 @@ class Reduction(Parametrised):
         trained = [k for k, each in search.predictors_.items() if isinstance(each, _Rounds)]
         weights = search.weights_[trained][search.weights_[trained] > _NEGLIGIBLE_WEIGHT]
         networks = [search.predictors_[k].network_ for k in weights.index]
-        mixture = MixtureOfOutputs(networks or [start], weights.tolist() or [1.0])
-        return mixture.to(rows.inputs.device), outcome
+        mixture = MixtureOfOutputs(networks or [start], weights.tolist() or [1.0]).to(rows.inputs.device)
+        if data.task.key == "number" and worst_loss(mixture, data) > worst_loss(start, data):
+            mixture = MixtureOfOutputs([start], [1.0]).to(rows.inputs.device)  # no gain on new rows
+        return mixture, outcome
 
 
-def resample(rows: Rows) -> Rows:
-    """Return as many rows, each as often as its weight says, because Fairlearn counts all rows alike.
-
-    >>> rows = Rows(torch.zeros(4, 1), torch.arange(4), torch.zeros(4), torch.tensor([2.0, 0.0, 1.0, 1.0]))
-    >>> resample(rows).labels
-    tensor([0, 0, 2, 3])
-    """
-    if rows.weights is None:
-        return rows
-    shares = rows.weights.double().cumsum(0) / rows.weights.double().sum()
-    places = (torch.arange(len(rows), dtype=torch.float64, device=shares.device) + 0.5) / len(rows)
-    positions: Tensor = torch.searchsorted(shares, places).clamp_max(len(rows) - 1)
-    return replace(rows[positions], weights=None)
+def worst_loss(network: nn.Module, data: TrainingData) -> float:
+    """Return the mean loss of the group with the largest one, on the rows that a model is measured on."""
+    rows = data.held_out
+    losses = data.task.loss(all_outputs(network, rows.inputs), rows.labels).unsqueeze(1)
+    everyone = torch.zeros_like(rows.groups)
+    return float(cell_rates(losses, everyone, rows.groups, 1, data.n_groups, rows.weights)[0].max())
 
 
 class ExponentiatedGradientClassifier(Reduction, RandomisedClassifier):
@@ -169,7 +165,8 @@ class ExponentiatedGradientRegressor(Reduction, UnconstrainedRegressor):
 
     The bound is the plain network's error on all rows. As it can seldom be met, `eps` says what it may cost.
     The prediction is the mean of the networks' predictions, whose error in every group is at most that of a
-    network drawn for each row. Everything else is as in `ExponentiatedGradientClassifier`.
+    network drawn for each row. If the worst group gains nothing on held-out rows, the plain network is kept.
+    Everything else is as in `ExponentiatedGradientClassifier`.
     """
 
     eps: float = parameter(

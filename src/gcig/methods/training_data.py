@@ -201,6 +201,21 @@ def split_rows(
     return rows, parts[0], parts[1], kept
 
 
+def resample(rows: Rows) -> Rows:
+    """Return as many rows, each as often as its weight says, for algorithms that count all rows alike.
+
+    >>> rows = Rows(torch.zeros(4, 1), torch.arange(4), torch.zeros(4), torch.tensor([2.0, 0.0, 1.0, 1.0]))
+    >>> resample(rows).labels
+    tensor([0, 0, 2, 3])
+    """
+    if rows.weights is None:
+        return rows
+    shares = rows.weights.double().cumsum(0) / rows.weights.double().sum()
+    places = (torch.arange(len(rows), dtype=torch.float64, device=shares.device) + 0.5) / len(rows)
+    positions: Tensor = torch.searchsorted(shares, places).clamp_max(len(rows) - 1)
+    return replace(rows[positions], weights=None)
+
+
 def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, reason: str) -> Groups:
     """Return the groups of new rows as codes into the model's groups; for some `reason` they are required."""
     names = model.groups_
