@@ -9,7 +9,7 @@ network below a million parameters, and 32 otherwise.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ _FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32
 class _Penalty(nn.Module):
     """Attributions of the rows of a mini-batch relative to references."""
 
+    _warns: ClassVar[bool] = True  # of kinks
     matrix: Tensor | None
 
     def __init__(
@@ -91,7 +92,9 @@ class _Penalty(nn.Module):
             x, y, weights = x[chosen], y[chosen], None if weights is None else weights[chosen]
         if self._checked != id(module) and len(x):
             score = Score.of(module, self.baselines.task, y[:2])
-            check_trainable(module, score, x[:2].unsqueeze(0), kinks=not self._takes_secants(module, x))
+            check_trainable(
+                module, score, x[:2].unsqueeze(0), kinks=self._warns and not self._takes_secants(module, x)
+            )
             self._checked = id(module)
         return x, y, weights
 

@@ -562,6 +562,22 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     ----------
     label_mean_, label_scale_ : float
         The mean and the standard deviation of the labels.
+
+    Examples
+    --------
+    A network that is not trained at all:
+
+    >>> import gcig
+    >>> class UntrainedRegressor(NetworkRegressor):
+    ...     method_key = "untrained"
+    ...
+    ...     def train_network(self, network, data, generator):
+    ...         return network, Outcome(history=(), best_epoch=0)
+    >>> data = gcig.load_dataset("adult-hours")
+    >>> rows = data.X[:200], data.y[:200]
+    >>> model = UntrainedRegressor(hidden_sizes=(8,), random_state=0)
+    >>> model.fit(*rows, sensitive_features=data.sensitive_features[:200]).predict(data.X[:3]).shape
+    (3,)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("number",)

@@ -48,7 +48,7 @@ class Explanation:
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.FairXClassifier(max_epochs=5, budget=0, random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> found = model.explain(data.X, data.y)
     >>> found.attributions.shape, found.groups
@@ -134,7 +134,7 @@ def explain_rows(
         )
     references = references.nan_to_num()
     inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
-    attribution = choose_steps(IntegratedGradients(), score, inputs, references)
+    attribution = choose_steps(IntegratedGradients(), score, inputs, references, tolerance=1e-5)
     values = attribution.attribute(score, inputs, references)
     with torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)

@@ -67,6 +67,15 @@ class TrainingData:
         The same, with dummy columns of one category joined.
     protected : tuple of AttributeColumns
         The protected attributes among the encoded columns.
+
+    Examples
+    --------
+    >>> from gcig.core.task import Binary
+    >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
+    >>> column = torch.zeros(1, dtype=torch.int64)
+    >>> data = TrainingData(rows, rows, None, 2, pd.DataFrame(), Binary(), column, column)
+    >>> len(data.held_out)  # nothing is held out
+    2
     """
 
     all: Rows

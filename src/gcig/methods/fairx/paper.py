@@ -28,6 +28,12 @@ from gcig.training.loop import DivergenceError, Outcome, train
 from gcig.training.runtime import one_thread
 
 
+class _PublishedPenalty(GCIGPenalty):
+    """The paper's term; that its gradient misses the movement of kinks belongs to the algorithm."""
+
+    _warns: ClassVar[bool] = False
+
+
 class FairXPaperClassifier(
     NetworkClassifier, without=("early_stopping", "patience", "validation_fraction", "weight_decay")
 ):
@@ -90,7 +96,7 @@ class FairXPaperClassifier(
         baselines = GroupBaselines.from_data(
             rows.inputs, rows.labels, rows.groups, task=data.task, n_groups=data.n_groups, rate=self.ema_rate
         )
-        penalty = GCIGPenalty(baselines, norm=self.norm, rule="right", n_steps=self.n_steps, rows="all")
+        penalty = _PublishedPenalty(baselines, norm=self.norm, rule="right", n_steps=self.n_steps, rows="all")
         fairness = OUTCOME_LOSSES[self.outcome](data.n_groups, task=data.task)
         loop = replace(self.resolve_loop(len(rows)), schedule="constant", patience=None)
         rate = self.resolve_learning_rate(loop.batch_size)
