@@ -459,7 +459,7 @@ def test_a_generator_gives_one_seed_for_two_models() -> None:
 def test_own_baselines_are_those_of_training() -> None:
     table = make_numeric_loans(2000)  # more audited rows than the sample that is compared with chance
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
-    model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
+    model = gcig.FairXClassifier(max_epochs=2, budget=0, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
     rows = {"X": X[1000:], "y": y[1000:], "sensitive_features": sex[1000:]}
     found = audit(model, **rows, **QUICK, robustness=True).record
@@ -481,7 +481,7 @@ def test_references_of_few_training_rows_stay_out() -> None:
     table = make_numeric_loans(1000)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"].astype(object)
     sex[pd.concat([y[y == "yes"][:8], y[y == "no"][:40]]).index] = "few"
-    model = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
+    model = gcig.FairXClassifier(max_epochs=2, budget=0, hidden_sizes=(8,), random_state=0)
     model.fit(X, y, sensitive_features=sex)
     few = model.groups_.index("few")
     assert model.cell_sizes_[:, few].tolist() == [40, 8]

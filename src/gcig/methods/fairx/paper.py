@@ -19,6 +19,7 @@ from gcig.core.references import GroupBaselines
 from gcig.core.task import KEEP_OUTCOMES, as_outputs
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.warnings import warn_of_collapse
+from gcig.methods.networks import raise_if_diverged
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import has_collapsed, utility
@@ -136,8 +137,9 @@ class FairXPaperClassifier(
             error.network = network
             raise
         self.ema_baselines_ = baselines.values.cpu().numpy()
-        outputs = all_outputs(network, rows.inputs).double().cpu().numpy()
-        measured = utility(data.task, outputs, rows.labels.cpu().numpy())
+        outputs = all_outputs(network, rows.inputs).double()
+        raise_if_diverged(outputs)
+        measured = utility(data.task, outputs.cpu().numpy(), rows.labels.cpu().numpy())
         self.collapsed_ = has_collapsed(data.task, measured)
         if self.collapsed_:
             warn_of_collapse(data.task, measured, {})
