@@ -197,8 +197,10 @@ def check_labels(
     return Labels(lookup[codes], tuple(known))
 
 
-def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labels:
-    """Check labels that are numbers: finite, and not all the same.
+def check_numbers(
+    y: Any, *, n_rows: int | None = None, name: str = "y", constant: bool = False
+) -> Labels:
+    """Check labels that are numbers: finite, and unless `constant` not all the same.
 
     >>> check_numbers([30, 41.5]).codes.tolist()
     [30.0, 41.5]
@@ -217,7 +219,7 @@ def check_numbers(y: Any, *, n_rows: int | None = None, name: str = "y") -> Labe
             argument=name,
         )
     values = column.to_numpy(dtype=np.float64)
-    if len(values) and (values == values[0]).all():
+    if not constant and len(values) and (values == values[0]).all():
         raise InputError("has one value only: there is nothing to learn.", argument=name)
     return Labels(values)
 

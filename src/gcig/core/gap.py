@@ -90,7 +90,12 @@ def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[T
 
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
-    member = (cells.unsqueeze(0) == cells.unique().unsqueeze(1)).to(attributions.dtype) * people
+    codes = cells.unique()
+    if len(codes) == 1:
+        share = (people / people.sum().clamp_min(1e-30)).to(attributions.dtype)
+        rest = attributions - (attributions * share.unsqueeze(1)).sum(1, keepdim=True)
+        return rest, people.sum() - (people * share).sum()
+    member = (cells.unsqueeze(0) == codes.unsqueeze(1)).to(attributions.dtype) * people
     share = member / member.sum(1, keepdim=True).clamp_min(1e-30)  # (cells, people)
     project = (member > 0).to(share.dtype).T @ share  # (people, people): the mean of one's own cell
     freedom = people.sum() - (member * share).sum()

@@ -16,13 +16,19 @@ then exact.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gcig._arrays import Floats
+from gcig.core.attribution import Score
+from gcig.core.modules import evaluating
+from gcig.core.task import as_outputs
 
 Value = Callable[[Floats], Floats]
 Draw = Callable[[Floats], Floats]
@@ -200,3 +206,72 @@ def _spread_evenly(n_draws: int, n: int, c: int, rng: np.random.Generator) -> Fl
     """Return uniforms (draws, n, c); the draws of an entry fall into different parts of [0, 1)."""
     strata = rng.random((n_draws, n, c)).argsort(axis=0)
     return np.asarray((strata + rng.random((n_draws, n, c))) / n_draws)
+
+
+@dataclass(frozen=True)
+class Shapley:
+    r"""Shapley values by random orders of the columns, one order per reference: for any model.
+
+    Relative to a reference r, the columns of the row x are taken over one after another in a random order, and
+    each column gets the change of the score. Over many references this is unbiased, and exact for additive
+    scores. Every call draws the same orders, so rows explained in several calls share them.
+
+    Parameters
+    ----------
+    blocks : tuple of int, optional
+        The column of the table of each encoded column: the columns of a block change together, and the first
+        of them gets their value. By default every encoded column is one.
+    seed : int
+        Of the orders.
+    """
+
+    complete: ClassVar[bool] = True
+    blocks: tuple[int, ...] | None = None
+    seed: int = 0
+
+    @torch.no_grad()
+    def attribute(
+        self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
+    ) -> Tensor:
+        """Return the values (references, n, columns) of rows (n, columns)."""
+        if create_graph:
+            raise ValueError("Shapley values of a black box have no gradients: train with another attribution")
+        blocks = torch.arange(rows.shape[1]) if self.blocks is None else torch.tensor(self.blocks)
+        _, blocks = torch.unique(blocks, return_inverse=True)
+        count = int(blocks.max()) + 1
+        generator = torch.Generator().manual_seed(self.seed)
+        orders = torch.rand(len(references), count, generator=generator).argsort(1).to(rows.device)
+        blocks = blocks.to(rows.device)
+        first = torch.stack([(blocks == block).nonzero()[0, 0] for block in range(count)])
+        values = references.new_zeros(references.shape)
+        points = references.clone()
+        with evaluating(score.module):
+            before = _scores(score, points, torch.ones_like(points[..., 0], dtype=torch.bool), None)
+            for place in range(count):
+                own = orders[:, place]
+                taken = blocks == own.unsqueeze(1)  # (references, columns)
+                following = torch.where(taken.unsqueeze(1), rows, points)
+                # A column in which row and reference agree changes nothing, and is not evaluated.
+                changed = (following != points).any(-1)
+                after = _scores(score, following, changed, before)
+                index = first[own].view(-1, 1, 1).expand(-1, len(rows), 1)
+                values.scatter_(2, index, (after - before).unsqueeze(-1).to(values.dtype))
+                points, before = following, after
+        return values
+
+
+def _scores(score: Score, points: Tensor, chosen: Tensor, otherwise: Tensor | None) -> Tensor:
+    """Return the scores (m, n) of the chosen points (m, n, columns), and the other values elsewhere."""
+    contrast = score.contrast.unsqueeze(0).expand(len(points), -1, -1)[chosen]
+    some = points[chosen]
+    if len(some):
+        parts = [as_outputs(score.module(part), len(part)) for part in some.split(MAX_POINTS)]
+        outputs = torch.cat(parts)
+        found = (outputs * contrast.to(outputs)).sum(-1)
+    else:
+        found = contrast.new_zeros(0)
+    if otherwise is None:
+        return found.view(chosen.shape)
+    result = otherwise.clone()
+    result[chosen] = found.to(result)
+    return result
