@@ -7,7 +7,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
 from gcig.adapters import Outputs
-from gcig.metrics import outcome
+from gcig.metrics import predictions as outcome
 from gcig.metrics.outcome import OutcomeSums
 from gcig.metrics.rates import Confusion, gap, ratio, selection_rates
 
@@ -40,7 +40,6 @@ def test_gap_is_the_sum_or_the_larger_difference() -> None:
     [
         ({"y_pred": D[:-1]}, "y_true has 8 rows, y_pred has 7"),
         ({"sensitive_features": SEX[:-1]}, "y_true has 8 rows, sensitive_features has 7"),
-        ({"y_true": [*Y[:-1], 2]}, "y_true has 3 classes"),
         ({"y_true": None}, "requires y_true to be passed"),
         ({"y_pred": [*D[:-1], 2]}, r"y_pred holds 1 labels that were not in y_true \(2\); known are 0, 1"),
         ({"y_pred": [*D[:-1], None]}, "y_pred contains NaN or None in 1 of 8 rows"),
@@ -147,7 +146,6 @@ def test_group_rates() -> None:
     assert list(rates) == ["f", "m"]
     assert (rates["f"].n_rows, rates["f"].base_rate, rates["f"].selection_rate) == (4, 0.5, 0.75)
     assert (rates["f"].tpr, rates["f"].fpr, rates["f"].ppv) == (1.0, 0.5, pytest.approx(2 / 3))
-    assert math.isnan(rates["f"].mean_score)
 
 
 def test_calibration_of_each_group() -> None:

@@ -22,7 +22,6 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.reading import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
-from gcig.metrics.evaluation import check_robustness
 from gcig.metrics.sample import Reference, check_arguments, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
 
@@ -365,3 +364,12 @@ def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> S
         if len(schema.groups) > 1 and len(found) > 1 and roles.positive in (None, *found):
             break
     return schema
+
+
+def check_robustness(other: Any, *, robustness: bool) -> None:
+    """Raise an error if a second model is given that would not be used."""
+    if other is not None and not robustness:
+        raise InputError(
+            "was given, but only robustness=True compares two models. Pass robustness=True, or leave it out.",
+            argument="other",
+        )

@@ -9,14 +9,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gcig._arrays import Codes, Encoded
+from gcig._arrays import Encoded
 from gcig._validation import InputError
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
-from gcig.metrics.sample import EncodedRows
 from gcig.records.formatting import html_table, number, shown
 
 
@@ -129,9 +128,7 @@ def explain_rows(
     with torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)
     residual = (values.sum(-1) - change).abs()
-    codes = cells.numpy()
-    rows = EncodedRows(encoded, codes, np.zeros_like(codes), np.arange(len(codes)), None)
-    compared_columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
+    compared_columns = ComparedColumns.find(adapted, encoded, np.nan_to_num(baselines).mean(axis=(0, 1)))
     values = compared_columns.sum(values) if columns == "original" else values
     compared = compare_attributions(values, definition)
     disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)

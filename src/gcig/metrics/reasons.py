@@ -19,8 +19,14 @@ from torch import Tensor
 from gcig._arrays import Floats, Rows
 from gcig.adapters import AdaptedModel, Advance, Reasons
 from gcig.core.definition import Definition
-from gcig.core.gcig import column_disparity, defined_rows, disparity, effective_columns, normalise
-from gcig.core.gcig import vector_norm
+from gcig.core.gcig import (
+    column_disparity,
+    defined_rows,
+    disparity,
+    effective_columns,
+    normalise,
+    vector_norm,
+)
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.intervals import Blocks
 from gcig.metrics.rates import Mask, quotient
@@ -107,7 +113,7 @@ class Comparison:
         ``sample`` are rows in random order. Attributions are computed of the first ``n_probe``, by default as
         many as the explainer's budget allows.
         """
-        columns = ComparedColumns.find(adapted, sample, baselines, compared)
+        columns = ComparedColumns.find(adapted, sample.inputs, np.nan_to_num(baselines).mean(axis=(0, 1)))
         known = np.asarray(np.isfinite(baselines).all(axis=(1, 2)))
         explainer = adapted.explainer
         probe = sample[: explainer.budget.probe_rows if n_probe is None else n_probe]

@@ -7,6 +7,7 @@ measures them for any model, with GCIG relative to members; training uses the fu
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,14 +15,26 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from gcig._arrays import Floats
+from gcig.core.attribution import Score
 from gcig.core.columns import AttributeColumns, protected_attributes
+from gcig.core.modules import evaluating
+from gcig.core.task import Task, as_outputs
 from gcig.metrics.intervals import Draws
+from gcig.metrics.measure import Estimate, measure
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.ranking import logit_of
+from gcig.metrics.rates import quotient
 from gcig.metrics.reasons import Comparison, ReasonSums
+from gcig.metrics.relative_to_means import MeanSums
 from gcig.metrics.sample import EncodedRows, RandomStreams
+from gcig.metrics.table import TableView
 from gcig.records.base import UNDEFINED, Interval, Z
+from gcig.records.trust import LARGE_OFFSET, LOW_FAITHFULNESS
 
+if TYPE_CHECKING:
+    from gcig.metrics.result import Measured
+
+_IMPORTANCE_ROWS, _EXCHANGED_ROWS = 512, 2048
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
@@ -263,3 +276,147 @@ def attribute_effect(
     """
     changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
     return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())
+
+
+def _trust(**options: Any) -> dict[str, Any]:
+    return {"section": "trust", "better": "", **options}
+
+
+@measure(
+    "model", "Spread of the score", "The spread of the explained score over people: the unit of the reason gap.",
+    **_trust(),
+)  # fmt: skip
+def score_spread(measured: "Measured") -> float:
+    """Return the spread of the score."""
+    return measured.spread
+
+
+@measure(
+    "table", "Size of reasons",
+    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen because "
+    "explanations grew and cancel.",
+    **_trust(),
+)  # fmt: skip
+def reason_size(view: TableView) -> Estimate:
+    """Return the mean l1 norm of people's explanations relative to the groups."""
+    return view.estimate(lambda each: each.over_people(lambda means: means.abs().sum(-1).mean(0)))
+
+
+@measure(
+    "table", "Effective columns",
+    "Number of columns that the reasons rest on. Bad news if it is close to 1: with a single column, everybody "
+    "has the same reason.",
+    **_trust(low=1.0, digits=1),
+)  # fmt: skip
+def effective_columns(view: TableView) -> Estimate:
+    """Return the effective number of columns."""
+    return view.estimate(TableView.effective_columns)
+
+
+@measure(
+    "model", "Reference offset",
+    "Distance between the score at a group's mean and the mean score of the people it stands for, in standard "
+    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for that "
+    "alone.",
+    **_trust(name="reference_offset", better="lower", undefined="The model has no gradients: members are its only references."),
+)  # fmt: skip
+def offset_of_references(measured: "Measured") -> Estimate:
+    """Return the reference offset."""
+    explainer, rows = measured.plan.means, measured.partial.rows
+    if explainer is None or not len(rows):
+        return Estimate()
+    task, n_groups = measured.plan.task, measured.plan.n_groups
+    labels = torch.from_numpy(np.asarray(rows.labels))
+    cells = task.cells(labels)
+    scores = task.score(torch.from_numpy(rows.outputs), labels)
+    places = cells * n_groups + torch.from_numpy(rows.groups.astype(np.int64))
+    values = explainer.means.flatten(0, 1)
+    used = explainer.defined.flatten().cpu()
+    with torch.no_grad(), evaluating(explainer.module):
+        outputs = as_outputs(explainer.module(torch.nan_to_num(values)), len(values)).double().cpu()
+    of_cell = torch.arange(task.n_cells).repeat_interleave(n_groups)
+    contrast = task.contrast(of_cell if task.key != "number" else torch.zeros(len(of_cell)))
+    at = (outputs * contrast).sum(-1)
+    kept = used[places]
+    # Each sampled row stands for several rows of its cell.
+    mass = torch.from_numpy(measured.partial.sums["cell_mass"]).flatten()
+    share = mass[places] / torch.bincount(places, minlength=len(mass)).clamp_min(1)[places]
+    return Estimate(reference_offset(at, scores[kept], places[kept], share[kept]))
+
+
+@measure(
+    "model", "Faithfulness",
+    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below about "
+    f"{LOW_FAITHFULNESS}: the reasons do not describe the model.",
+    **_trust(name="faithfulness", low=-1.0, high=1.0, better="higher", undefined="The table has fewer than three or more than "
+             f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant."),
+)  # fmt: skip
+def faithfulness_of_reasons(measured: "Measured") -> Estimate:
+    """Return the faithfulness of the explanations relative to members."""
+    view, columns = measured.view, measured.plan.columns
+    if view is None or not view.defined or len(columns.names) > MAX_PERMUTED_COLUMNS:
+        return Estimate()
+    inputs, labels = measured.some_rows(_IMPORTANCE_ROWS)
+    score = Score.of(measured.plan.module, measured.plan.task, labels)
+
+    def of_rows(points: Tensor) -> Tensor:  # (blocks x n, columns), rows in their order
+        with torch.no_grad(), evaluating(score.module):
+            return score(points.unflatten(0, (-1, len(inputs)))).flatten()
+
+    blocks = torch.from_numpy(np.asarray(columns.input_blocks)).to(inputs.device)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(inputs))).to(inputs.device)
+    importance = permutation_importance(of_rows, inputs, blocks, order)
+    used = torch.from_numpy(np.isin(np.arange(len(columns.names)), columns.input_blocks))
+    padded = torch.zeros(len(used), dtype=importance.dtype)
+    padded[: len(importance)] = importance.cpu()
+    return Estimate(faithfulness(view.shares()[used], padded[used]))
+
+
+@measure(
+    "model", "Attribute effect",
+    "Share of decisions that change if only the protected attribute changes (any one or all of several); of "
+    "numbers the change in standard deviations. Bad news if it is not close to 0.",
+    **_trust(name="attribute_effect", better="lower", undefined="Not measured: the group is not among the inputs."),
+)  # fmt: skip
+def effect_of_attribute(measured: "Measured") -> Estimate:
+    """Return how much exchanging the protected columns changes decisions."""
+    plan, rows = measured.plan, measured.partial.rows
+    order = np.argsort(rows.keys, kind="stable")[:_EXCHANGED_ROWS]
+    few = rows[order]
+    assert few.inputs is not None
+    inputs, groups = torch.tensor(few.inputs), torch.from_numpy(few.groups.astype(np.int64))
+    blocks = torch.from_numpy(np.asarray(plan.columns.input_blocks))
+    attributes = protected_attributes(inputs, groups, blocks) if len(few) else []
+    if not attributes or not plan.decides_by_score:
+        return Estimate()
+    before = plan.decide(few.inputs)
+    changed = [
+        _distance(plan.task, plan.decide(version.numpy()), before)
+        for version in exchange_attributes(inputs, groups, inputs, groups, attributes)
+    ]
+    change = np.max(changed, axis=0)
+    value = float(np.average(change, weights=few.weights))
+    if plan.task.key == "number":
+        return Estimate(value)
+    limits = Interval.of_rate(min(1.0, value), len(few))
+    return Estimate(limits.value, limits.low, limits.high)
+
+
+def _distance(task: Task, after: Floats, before: Floats) -> Floats:
+    if task.key == "number":
+        return np.asarray(np.abs(after - before) / task.scale)  # type: ignore[attr-defined]
+    return (after != before).astype(np.float64)
+
+
+@measure("means", "Completeness", "Error of integration, relative to the differences of the scores.",
+         **_trust(better="lower"))  # fmt: skip
+def completeness(sums: MeanSums) -> Floats:
+    """Return the mean residual of completeness over the mean difference of the scores."""
+    return quotient(sums.of("residual").sum(axis=(-2, -1)), sums.of("change").sum(axis=(-2, -1)))
+
+
+@measure("means", "Rows without reasons", "Rows whose explanations vanish; GCIG leaves them out.",
+         **_trust(digits=0))  # fmt: skip
+def undefined_rows(sums: MeanSums) -> Estimate:
+    """Return the number of rows whose attributions vanish."""
+    return Estimate(float(sums.of("undefined").sum()))
