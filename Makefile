@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check-slow lint docs bench quality methods paper wheel clean
+.PHONY: help demo test test-all check-slow lint docs bench quality methods paper paper-quick wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,8 +54,11 @@ methods: $(READY) ## measure all methods on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
 
 paper: $(READY)   ## reproduce the paper (an hour), and publish it as results/paper and docs/reproduction.rst
-	$(BIN)/gcig reproduce --out run/
-	$(BIN)/python -m gcig.experiments.rendering run/ results/paper docs/reproduction.rst README.md
+	$(BIN)/python -m reproduction --out run/
+	$(BIN)/python -m reproduction.pages run/
+
+paper-quick: $(READY) ## reproduce comparison and ablation on two folds without tuning (five minutes)
+	$(BIN)/python -m reproduction --out out/paper-quick --quick
 
 wheel: $(READY)   ## build the sdist and the wheel, twice, and check what they contain
 	rm -rf dist

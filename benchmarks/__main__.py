@@ -1,6 +1,6 @@
 """Cost of the penalty and the attributions, as ratios within one run: `make bench`.
 
-    python -m benchmarks [--only engine memory] [--rows N] [--json FILE]
+    python -m benchmarks [--only core fit] [--rows N] [--json FILE]
 
 All values are measured on one thread. Progress goes to stderr, the table to stdout.
 """
@@ -16,21 +16,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.attributions import accuracy_rows, captum_rows
-from benchmarks.engine import compiled_rows, step_rows
+from benchmarks.core import captum_rows, step_rows
 from benchmarks.fit import evaluation_rows, fit_rows
 from benchmarks.measurement import Row, format_rows
-from benchmarks.memory import audit_rows, memory_rows, training_rows
+from benchmarks.memory import audit_rows
 
-ENGINE: dict[str, Callable[..., Iterator[Row]]] = {
-    "steps": step_rows,
-    "compiled": compiled_rows,
-    "accuracy": accuracy_rows,
-    "captum": captum_rows,
-    "memory": memory_rows,
-}
-FILES = {"audit": audit_rows, "training": training_rows}
-SECTIONS = {**ENGINE, "fit": fit_rows, "evaluation": evaluation_rows, **FILES}
+CORE: dict[str, Callable[..., Iterator[Row]]] = {"steps": step_rows, "captum": captum_rows}
+FILES = {"audit": audit_rows}
+SECTIONS = {**CORE, "fit": fit_rows, "evaluation": evaluation_rows, **FILES}
 
 
 def main() -> None:
@@ -38,13 +31,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Cost of the penalty and the attributions."
     )
-    names = ["engine", *SECTIONS]
+    names = ["core", *SECTIONS]
     parser.add_argument("--only", nargs="+", choices=names, default=list(SECTIONS), help="sections to run")
-    parser.add_argument("--rows", type=int, help="rows of the file that is audited or trained from")
+    parser.add_argument("--rows", type=int, help="rows of the file that is audited")
     parser.add_argument("--json", type=Path, help="also write the values to this file")
     arguments = parser.parse_args()
     wanted = [
-        name for name in SECTIONS if name in arguments.only or (name in ENGINE and "engine" in arguments.only)
+        name for name in SECTIONS if name in arguments.only or (name in CORE and "core" in arguments.only)
     ]
 
     warnings.simplefilter("ignore")  # torch's compiler uses deprecated parts of torch

@@ -1,8 +1,8 @@
-"""Peak memory: of the penalty on one very large batch, and of audits of and training from large files.
+"""Peak memory of audits of large files.
 
-Each case runs in a process of its own (``python -m benchmarks.memory penalty CASE``, ``audit FILE MODEL`` or
-``train FILE``), which prints the result as JSON. The files have 30 or 50 columns, two of them text, and are
-generated from a fixed seed in a temporary folder.
+Each case runs in a process of its own (``python -m benchmarks.memory audit FILE MODEL``), which prints the
+result as JSON. The files have 30 columns, two of them text, and are generated from a fixed
+seed in a temporary folder.
 """
 
 import json
@@ -19,58 +19,11 @@ import pandas as pd
 
 from benchmarks.measurement import Row, report
 
-N_ROWS, N_COLUMNS = 65_536, 104
-BUDGET = 256_000_000
-CASES: dict[str, dict[str, Any]] = {
-    "fused (secants)": {},
-    "layered path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2},
-    "general path, Gauss-Legendre 2": {"rule": "gauss_legendre", "n_steps": 2, "fast": False},
-}
 AUDIT_ROWS, AUDIT_COLUMNS = 5_000_000, 30
-TRAINING_ROWS, TRAINING_COLUMNS = 10_000_000, 50
-TRAINING_GB = 2.0
 PART = 250_000
 MEMORY_GB = 1.5
 JOBS = np.array(["clerk", "driver", "farmer", "nurse", "smith", "teacher"])
 ZONES = np.array(["east", "north", "south", "west"])
-
-
-def memory_rows() -> Iterator[Row]:
-    """Measure the peak memory of the penalty along each path of the engine."""
-    section = f"Peak memory of forward and backward beyond inputs and parameters (batch {N_ROWS}, 64-32 SiLU)"
-    for name in CASES:
-        report(f"memory, {name}")
-        grown = _in_process("penalty", name)
-        yield Row(section, name, grown / 1e6, unit=" MB", must=BUDGET / 1e6)
-
-
-def measure_penalty(name: str) -> int:
-    """Return the bytes by which the resident set of this process grows in one pass."""
-    import torch
-
-    from gcig.core.references import GroupBaselines
-    from gcig.losses.gcig import GCIGPenalty
-    from gcig.models.mlp import make_mlp
-
-    torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    module = make_mlp(N_COLUMNS, generator=generator)
-    x = torch.randn(N_ROWS, N_COLUMNS, generator=generator)
-    y, groups = torch.arange(N_ROWS) % 2, torch.arange(N_ROWS) // 2 % 2
-    means = GroupBaselines(torch.randn(2, 2, N_COLUMNS, generator=generator))
-    penalty = GCIGPenalty(means, max_bytes=BUDGET, **CASES[name])
-    penalty(module, x[:16], y[:16], groups[:16]).backward()  # loads the code and allocates the gradients
-    before = status("VmRSS")
-    penalty(module, x, y).backward()
-    return status("VmHWM") - before
-
-
-def status(name: str) -> int:
-    """Read a value of this process in bytes; `ru_maxrss` would include the parent's memory at the fork."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"no {name} in /proc/self/status")
 
 
 def audit_rows(n_rows: int = AUDIT_ROWS) -> Iterator[Row]:
@@ -103,28 +56,6 @@ def audit_rows(n_rows: int = AUDIT_ROWS) -> Iterator[Row]:
         must=1.25,
         note="1 is linear",
     )
-
-
-def training_rows(n_rows: int = TRAINING_ROWS) -> Iterator[Row]:
-    """Train FairX from a tenth of the rows and from all of them: memory stays constant."""
-    section = f"Training of FairX from a Parquet file in blocks ({TRAINING_COLUMNS} columns)"
-    with tempfile.TemporaryDirectory() as folder:
-        for rows in (n_rows // 10, n_rows):
-            path = Path(folder, f"{rows}.parquet")
-            report(f"training, writing {rows:,} rows")
-            write_table(path, rows, TRAINING_COLUMNS)
-            report(f"training, {rows:,} rows")
-            found = _in_process("train", str(path))
-            yield Row(
-                section,
-                f"peak memory, {rows:,} rows",
-                found["peak"] / 1e9,
-                unit=" GB",
-                must=TRAINING_GB,
-                note=f"{path.stat().st_size / 1e9:.2f} GB of Parquet, {found['seconds']:.0f} s, AUC "
-                f"{found['auc']:.4f}, GCIG {found['gcig']:.3f} (plain {found['plain_gcig']:.3f})",
-            )
-            path.unlink()
 
 
 def write_table(path: Path, n_rows: int, n_columns: int = AUDIT_COLUMNS) -> None:
@@ -170,6 +101,12 @@ def _save_model(path: Path) -> None:
     model.save(path)
 
 
+def status(name: str) -> int:
+    """Return a size in bytes that Linux keeps about this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+
 def measure_audit(path: str, model: str) -> dict[str, float]:
     """Return CPU seconds, peak memory and GCIG of an audit in this process."""
     import torch
@@ -186,29 +123,6 @@ def measure_audit(path: str, model: str) -> dict[str, float]:
     }
 
 
-def measure_training(path: str) -> dict[str, float]:
-    """Return CPU seconds and peak memory of training from a file in this process, and quality elsewhere."""
-    import torch
-
-    import gcig
-
-    torch.set_num_threads(1)
-    start = time.process_time()
-    model = gcig.FairXClassifier(random_state=0)
-    model.fit_file(path, target="approved", sensitive="sex", in_memory_bytes=0)
-    seconds, peak = time.process_time() - start, status("VmHWM")
-    test = make_table(50_000, 2_000_000, TRAINING_COLUMNS)
-    X, y, sex = test.drop(columns=["sex", "approved"]), test["approved"], test["sex"]
-    found = gcig.evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
-    return {
-        "seconds": seconds,
-        "peak": peak,
-        "auc": found.auc,
-        "gcig": found.gcig,
-        "plain_gcig": model.plain_["gcig"],
-    }
-
-
 def _in_process(*arguments: str) -> Any:
     command = [sys.executable, "-m", "benchmarks.memory", *arguments]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -216,5 +130,5 @@ def _in_process(*arguments: str) -> Any:
 
 if __name__ == "__main__":
     kind, *given = sys.argv[1:]
-    measures = {"penalty": measure_penalty, "audit": measure_audit, "train": measure_training}
+    measures = {"audit": measure_audit}
     print(json.dumps(measures[kind](*given)))

@@ -192,8 +192,13 @@ def _fairgbm(rows: Part, tolerance: float) -> Predict:
 TOOLS: dict[str, tuple[str, Train, tuple[float, ...], str]] = {
     "plain network": ("gcig", _method("unconstrained", ""), (0.0,), ""),
     "LightGBM": ("lightgbm", _plain_lightgbm, (0.0,), ""),
-    "FairX": ("gcig", _method("fairx", "max_eo_gap"), (), "plain network"),
-    "FairX, lambda_ig=0": ("gcig", _method("fairx", "max_eo_gap", lambda_ig=0.0), (), "plain network"),
+    "FairX": ("gcig", _method("fairx", "max_gap"), (), "plain network"),
+    "FairX, standards_weight=0": (
+        "gcig",
+        _method("fairx", "max_gap", standards_weight=0.0),
+        (),
+        "plain network",
+    ),
     "Lagrangian": ("gcig", _method("lagrangian", "max_gap"), TOLERANCES, "plain network"),
     "adversarial": ("gcig", _method("adversarial", "alpha"), STRENGTHS, "plain network"),
     "exponentiated gradient": ("gcig", _method("agarwal", "eps"), TOLERANCES, "plain network"),

@@ -1,9 +1,10 @@
 """Quality of FairX's defaults: `make quality`.
 
-Five folds of each table: the plain network and FairX of one fit, measured on test rows that nothing was chosen
-on. "gap" and "varying" (relative to means, then to members) explain test rows relative to training rows, in
-units of the spread of the model's own or the plain network's score, whichever is smaller, so that the two can
-be compared; "held-out" is the reason gap as a user gets it, people and references from the test rows, apart.
+Five folds of each table: the plain network and FairX of one fit, measured on test rows that nothing was
+chosen on. "gap" and "varying" (relative to means, then to members) explain test rows relative to training
+rows, in units of the spread of the model's own or the plain network's score, whichever is smaller, so that
+the two can be compared; "held-out" is the reason gap as a user gets it, people and references from the test
+rows, apart.
 
     python -m benchmarks.quality [--tables adult german] [--folds 5] [--repair auto] [--json FILE] [--jobs 2]
 """
@@ -65,18 +66,33 @@ def describe(name: str, folds: list[dict[str, Any]]) -> str:
         return float(np.mean([fold[which].get(figure, np.nan) for fold in folds]))
 
     main = MAIN[folds[0]["task"]]
-    figures = [*SHOWN, "outcome_gap", "columns", "faithfulness", "reference_offset", "attribute_effect", "f1", main]
+    figures = [
+        *SHOWN,
+        "outcome_gap",
+        "columns",
+        "faithfulness",
+        "reference_offset",
+        "attribute_effect",
+        "f1",
+        main,
+    ]
     parts = [f"{figure} {mean('plain', figure):.3f} > {mean('fairx', figure):.3f}" for figure in figures]
     used, seconds = mean("fairx", "budget_used"), mean("fairx", "seconds")
     return f"{name}: {'; '.join(parts)}; budget used {used:.2f}; {seconds:.1f} s"
 
 
-def measure_fold(table: Table, fold: int, parameters: dict[str, Any], seed: int = SEED) -> dict[str, Any]:
+def measure_fold(
+    table: Table, fold: int, parameters: dict[str, Any], seed: int = SEED, fit_seed: int | None = None
+) -> dict[str, Any]:
     """Fit FairX, and measure it and its plain network on the rows of a test fold."""
     torch.set_num_threads(1)
-    strata = table.y if table.task != "number" else np.digitize(table.y, np.quantile(table.y, [0.2, 0.4, 0.6, 0.8]))
+    strata = (
+        table.y
+        if table.task != "number"
+        else np.digitize(table.y, np.quantile(table.y, [0.2, 0.4, 0.6, 0.8]))
+    )
     train, test = k_folds(strata, table.groups, n_splits=5, random_state=seed)[fold]
-    networks = fit(table, train, parameters, seed)
+    networks = fit(table, train, parameters, seed if fit_seed is None else fit_seed)
     model, plain, seconds = networks
     parts = [encode(model, table, rows) for rows in (train, test)]
     found: dict[str, Any] = {"task": model.task_.key, "repaired": model.repaired_}
@@ -112,7 +128,9 @@ def encode(model: Any, table: Table, rows: Any) -> Rows:
     return Rows(inputs, torch.as_tensor(labels), torch.from_numpy(groups.astype(np.int64)))
 
 
-def figures(network: Any, model: Any, training: Rows, test: Rows, plain_spread: float | None) -> dict[str, float]:
+def figures(
+    network: Any, model: Any, training: Rows, test: Rows, plain_spread: float | None
+) -> dict[str, float]:
     """Return all figures of a network on test rows."""
     task: Task = model.task_
     n_groups, columns = len(model.groups_), column_matrix(torch.from_numpy(model.blocks_))
@@ -124,15 +142,26 @@ def figures(network: Any, model: Any, training: Rows, test: Rows, plain_spread: 
     )
     some = test[:: max(1, len(test) // 1000)]
     score, cells = Score.of(network, task, some.labels), task.cells(some.labels)
-    values = IntegratedGradients(n_steps=16).attribute(score, some.inputs, baselines.of(some.labels)) @ columns
-    gap, varying = gaps_by_kind({"means": values}, {"means": Means(baselines.rows)}, baselines, cells, scale)["means"]
+    values = (
+        IntegratedGradients(n_steps=16).attribute(score, some.inputs, baselines.of(some.labels)) @ columns
+    )
+    gap, varying = gaps_by_kind({"means": values}, {"means": Means(baselines.rows)}, baselines, cells, scale)[
+        "means"
+    ]
     members = table_of(network, task, test, training, columns, scale).figures(
         training.groups, n_groups, n_permutations=20
     )
     protected = model_protected(model, training)
     held_out = HeldOut(
-        rows=test, task=task, n_groups=n_groups, baselines=baselines, attribution=IntegratedGradients(),
-        columns=columns, blocks=torch.from_numpy(model.blocks_), protected=protected, outcome="equalized_odds",
+        rows=test,
+        task=task,
+        n_groups=n_groups,
+        baselines=baselines,
+        attribution=IntegratedGradients(),
+        columns=columns,
+        blocks=torch.from_numpy(model.blocks_),
+        protected=protected,
+        outcome="equalized_odds",
     )
     measured, reasons = measure(network, held_out)
     return {

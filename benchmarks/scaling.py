@@ -20,8 +20,8 @@ from torch import nn
 
 import gcig
 from benchmarks.measurement import report
-from gcig.core.references import GroupBaselines, GroupMembers
-from gcig.losses.gcig import GCIGPenalty
+from gcig.core.penalties import GCIGPenalty
+from gcig.core.references import GroupBaselines
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.models.mlp import make_mlp
 
@@ -71,7 +71,6 @@ def penalty_step(
     rows: int = _ROWS,
     columns: int = _COLUMNS,
     groups: int = _GROUPS,
-    members: int = 0,
     nodes: int = 0,
 ) -> Callable[[], object]:
     """Return one forward and backward pass of the penalty on a network with 64 and 32 hidden units."""
@@ -79,13 +78,8 @@ def penalty_step(
     x = torch.randn(rows, columns, generator=generator)
     y, of_group = torch.arange(rows) % 2, torch.arange(rows) // 2 % groups
     module: nn.Module = make_mlp(columns, generator=generator)
-    references: GroupBaselines | GroupMembers
-    if members:
-        references = GroupMembers(x, y, of_group, n_groups=groups, n_members=members)
-    else:
-        references = GroupBaselines.from_data(x, y, of_group, n_groups=groups)
-    options = {"rule": "gauss_legendre", "n_steps": nodes, "fast": False} if nodes else {}
-    penalty = GCIGPenalty(references, **options)  # type: ignore[arg-type]
+    baselines = GroupBaselines.from_data(x, y, of_group, n_groups=groups)
+    penalty = GCIGPenalty(baselines, n_steps=nodes or "auto", rows="all")
     return lambda: penalty(module, x, y).backward()
 
 
@@ -104,7 +98,7 @@ def fit(rows: int, columns: int = 20, models: int = 1) -> Callable[[], object]:
 
     def run() -> None:
         for seed in range(models):
-            model = gcig.FairXClassifier(max_epochs=2, random_state=seed)
+            model = gcig.FairXClassifier(max_epochs=2, random_state=seed, repair="always")
             model.fit(X, y, sensitive_features=groups)
 
     return run
@@ -124,7 +118,6 @@ def laws() -> list[Law]:
         measure(step, "rows", (1024, 4096, 16384, 65536), lambda n: penalty_step(rows=n)),
         measure(step, "columns", (32, 128, 512, 2048), lambda n: penalty_step(columns=n)),
         measure(step, "groups", (2, 4, 8, 16), lambda n: penalty_step(groups=n)),
-        measure(step, "references per cell", (2, 8, 32), lambda n: penalty_step(rows=512, members=n)),
         measure(step, "nodes per path", (2, 4, 8, 16, 32), lambda n: penalty_step(rows=512, nodes=n)),
         measure("FairX fit, per epoch", "rows", (16_000, 64_000, 256_000), fit),
         measure("FairX fit, per epoch", "columns", (20, 80, 320), lambda n: fit(16_000, columns=n)),

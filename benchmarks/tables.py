@@ -65,7 +65,8 @@ def synthetic(
     """Generate ten columns, of which three differ between groups by `shift`, and a linear label.
 
     With `proxy`, an eleventh column tells the group (with little noise) and changes the weights of two others
-    by this much: two standards. ``smallest`` is the share of the smallest group, ``positive`` that of label 1.
+    by this much: two standards. ``smallest`` is the share of the smallest group, ``positive`` that of label
+    1.
     """
     rng = np.random.default_rng(seed)
     share = None
@@ -86,7 +87,16 @@ def synthetic(
     return Table(frame, labels, groups.astype(str))
 
 
-SHIPPED = ("adult", "bank", "compas", "compas-paper", "german", "compas-risk", "adult-occupation", "adult-hours")
+SHIPPED = (
+    "adult",
+    "bank",
+    "compas",
+    "compas-paper",
+    "german",
+    "compas-risk",
+    "adult-occupation",
+    "adult-hours",
+)
 TABLES: dict[str, Callable[[], Table]] = {
     **{name: (lambda name=name: shipped(name)) for name in SHIPPED},
     "adult by race": lambda: shipped("adult", "race"),

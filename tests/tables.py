@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 import gcig
+from gcig.core.outcome import outcome_gap
 
 # For `make_loans`: enough to learn the table.
 QUICK: dict[str, Any] = {
@@ -156,6 +158,34 @@ def make_biased(n: int = 2000, seed: int = 0, groups: tuple[str, ...] = ("f", "m
         }
     )
     return Biased(X, (score > 0).astype(int), np.array(groups)[code])
+
+
+def make_biased_task(task: str, n: int = 2000, seed: int = 0, groups: tuple[str, ...] = ("f", "m")) -> Biased:
+    """Return `make_biased` with a label of the task: two classes, three named ones, or a number."""
+    table = make_biased(n, seed, groups)
+    if task == "binary":
+        return table
+    favour = np.searchsorted(groups, table.groups) / (len(groups) - 1)
+    rng = np.random.default_rng(seed + 1000)
+    score = 1.2 * table.X["merit"] + 0.8 * table.X["effort"] + 1.8 * (favour - 0.5)
+    number = (score + rng.logistic(size=n)).to_numpy()
+    if task == "classes":
+        return Biased(
+            table.X, np.array(["high", "low", "middle"])[(number < 1) * 2 - (number < -1)], table.groups
+        )
+    return Biased(table.X, 1000 + 100 * number * (1 + 0.3 * favour), table.groups)
+
+
+def task_gap(model: Any, table: Biased, outcome: str = "equalized_odds") -> float:
+    """Return the outcome gap of a model's (expected) decisions, by the definition of its task."""
+    task, by = model.task_, table.by
+    if hasattr(model, "expected_predictions"):
+        decisions = torch.from_numpy(model.expected_predictions(table.X, **by))[:, None]
+    else:
+        decisions = task.decisions(torch.from_numpy(model.outputs_from_encoded(model.encode(table.X, **by))))
+    labels = torch.from_numpy(np.asarray(model.check_labels(table.y, n_rows=len(table.y)).codes).copy())
+    groups = torch.from_numpy(np.searchsorted(model.groups_, table.groups))
+    return float(outcome_gap(task, decisions.double(), labels, groups, len(model.groups_), outcome))
 
 
 def gaps(scores: np.ndarray, y: np.ndarray, groups: np.ndarray) -> dict[str, float]:

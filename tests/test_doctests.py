@@ -18,6 +18,7 @@ SLOW = {
     "gcig.benchmark.tuning",
     "gcig.methods.fairx.estimator",
     "gcig.methods.onnx_export",
+    "gcig.methods.onnx_graph",
 }
 # Packages whose public names need an example, and the names that do not.
 PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report")

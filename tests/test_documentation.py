@@ -25,6 +25,9 @@ import pytest
 
 import gcig
 from gcig.cli.shell import shell
+from gcig.core.attribution import ATTRIBUTIONS
+from gcig.core.references import REFERENCES
+from gcig.core.task import TASKS
 from gcig.data.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
@@ -56,14 +59,11 @@ AFTER = {
 SHORTER = {
     "demo": ["--folds", "2", "--methods", "unconstrained,fairx", "--epochs", "2", "--jobs", "1"],
     "compare": ["--folds", "2", "--methods", "unconstrained,fairx", "--jobs", "1"],
-    "reproduce": ["--datasets", "german", "--methods", "unconstrained,fairx", "--folds", "2", "--jobs", "1"],
 }
 QUICK_EPOCHS = 2
 # Pages that take long even with little training: only the slow tests follow them.
 LONG = {
     "README",
-    "guide/choosing",
-    "guide/fairx",
     "howto/audit_foreign_model",
     "howto/audit_gate",
     "howto/bounds",
@@ -90,11 +90,11 @@ def _few_epochs(monkeypatch):
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """Return a reader in an empty folder; methods and datasets that it registers are removed afterwards."""
+    """Return a reader in an empty folder; what it registers is removed afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
+    for entries in (METHODS, registry._SPECS, TASKS, REFERENCES, ATTRIBUTIONS):
+        monkeypatch.setattr(entries, "_entries", dict(entries._entries))
     known = set(sys.modules)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short training, and libraries that warn about each other
@@ -326,7 +326,7 @@ def test_pages_load_nothing_from_the_network(built):
 @pytest.mark.slow
 @needs_browser
 def test_pages_open_offline_in_a_browser(built):
-    names = ("index", "guide/choosing", "paper_to_code", "api", "gallery/index", "gallery/plot_paper")
+    names = ("index", "guide/fairx", "paper_to_code", "api", "gallery/index", "gallery/plot_paper")
     with open_browser() as driver:
         for name, width in [(name, width) for name in names for width in (1200, 375)]:
             driver.set_window_size(width, 1000)

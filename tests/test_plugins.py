@@ -39,14 +39,15 @@ FILES = {
 
             method_key = "linear"
 
-            def make_network(self, n_inputs, generator):
+            def make_network(self, n_inputs, n_outputs, generator):
                 self.hidden_sizes = ()
-                return super().make_network(n_inputs, generator)
+                return super().make_network(n_inputs, n_outputs, generator)
         """,
     "fair_extras/strict.py": """
         from gcig.methods import Method
 
-        METHOD = Method("strict", "Strict", "fair_extras.linear:LinearClassifier", {"max_epochs": (1, 2)})
+        LOCATIONS = {"binary": "fair_extras.linear:LinearClassifier"}
+        METHOD = Method("strict", "Strict", LOCATIONS, {"max_epochs": (1, 2)})
         """,
     "fair_extras/coins.py": """
         import pandas as pd
@@ -152,7 +153,7 @@ def test_what_cannot_be_used_is_left_out_with_a_warning(offer):
         warnings.simplefilter("always")
         assert not {"gone", "other"} & set(METHODS)
         assert "text" not in registry.list_datasets()
-    assert "FairXClassifier" in METHODS["fairx"].location
+    assert "FairXClassifier" in METHODS["fairx"].locations["binary"]
     assert all(isinstance(each.message, PluginWarning) for each in caught)
     found = {each.message.name: each.message.reason for each in caught}
     assert found.keys() == {"fairx", "gone", "other", "text"}

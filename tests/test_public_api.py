@@ -23,7 +23,7 @@ rows = {"sensitive_features": groups.numpy()}
 
 
 def fitted():
-    model = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), lambda_ig=0, lambda_fair=0, random_state=0)
+    model = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), budget=0, random_state=0)
     return model.fit(x.numpy(), (x[:, 0] > 0).long().numpy(), **rows)
 
 

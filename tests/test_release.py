@@ -16,7 +16,7 @@ from support.documented_blocks import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "release.py")))
 # Packages of the extras, which a plain installation does not have.
-EXTRAS = ("matplotlib", "tqdm", "pyarrow", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
+EXTRAS = ("matplotlib", "tqdm", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files cannot be listed")
 
@@ -91,7 +91,7 @@ def test_the_wheel_runs_the_readme_without_extras(archives, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "audit.html").is_file()
-    assert (tmp_path / "model" / "manifest.json").is_file()
+    assert (tmp_path / "model" / "model.json").is_file()
 
 
 def test_versions_agree_and_the_check_says_what_is_missing(monkeypatch):

@@ -1,4 +1,4 @@
-"""The examples of ``docs/theory.rst``, recomputed with the functions of the package."""
+"""The examples of ``docs/theory.rst`` and ``docs/reason_gap.rst``, recomputed with the package."""
 
 import math
 
@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from gcig.core.attribution import attributions
-from gcig.core.disparity import disparity, normalise
+from gcig.core.attribution import IntegratedGradients, Score
+from gcig.core.gap import reason_gap, spread
+from gcig.core.gcig import disparity, normalise
+from gcig.core.task import Binary, Classes
 from gcig.metrics import equalized_odds_gap
 
 DOUBLE = {"dtype": torch.float64}
@@ -27,7 +29,8 @@ class Formula(nn.Module):
 def integrated_gradients(formula, rows, references):
     """Return attributions of shape (references, rows, columns); exact for polynomials up to degree 8."""
     paths = references[:, None].expand(-1, *rows.shape)
-    return attributions(Formula(formula), rows, paths, rule="gauss_legendre", n_steps=4).values
+    score = Score.of(Formula(formula), Binary(), torch.ones(len(rows)))
+    return IntegratedGradients("gauss_legendre", 4).attribute(score, rows, paths)
 
 
 def row_disparities(formula, rows, cells):
@@ -210,3 +213,100 @@ def test_flattening_the_model_between_the_references_gives_gcig_0():
 
     assert score(MEANS) == 0
     assert score(MEMBERS) == pytest.approx((math.sqrt(2) / 4 + 1) / 2)
+
+
+def squared_parts(explanations, groups, *, sampled=False):
+    """Return the squared reason gap and its squared varying part of one label; references are in order."""
+    member = torch.eye(2, **DOUBLE)[:, groups]
+    cells = torch.zeros(explanations.shape[1], dtype=torch.long)
+    return [float(each) for each in reason_gap(explanations, member, cells, sampled=sampled)]
+
+
+@pytest.mark.parametrize(("strength", "expected"), [(0, 1), (1, 0.497), (10, 0.098), (100, 0.011)])
+def test_explanations_that_cancel_lower_gcig_but_not_the_reason_gap(strength, expected):
+    rows = torch.tensor([[v, s, s] for v in (-2.0, 0.0, 0.0, 2.0) for s in (-1.0, 1.0)], **DOUBLE)
+    means = torch.stack([rows[:4].mean(0), rows[4:].mean(0)])
+
+    def formula(x):
+        return x[:, 0] + strength * (x[:, 1] - x[:, 2])
+
+    torch.testing.assert_close(formula(rows), rows[:, 0])
+    found = integrated_gradients(formula, rows, means)
+    assert float(disparity(found).mean()) == pytest.approx(expected, abs=5e-4)
+    assert squared_parts(found, [0, 1]) == pytest.approx([4, 0], abs=1e-9)
+
+
+def test_columns_of_a_difference_of_explanations_add_up_to_the_same_for_everyone(cells):
+    found = integrated_gradients(cubic, cells[0], cells[1])
+    expected = cubic(cells[1]) - cubic(cells[1]).mean()
+    torch.testing.assert_close((found.mean(0) - found).sum(-1), expected[:, None].expand(20, 20))
+
+
+def additive(rows):
+    return rows[:, 0] ** 3 - 2 * rows[:, 1] + rows[:, 2] ** 2
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_varying_part_of_an_additive_model_is_zero(cells, sampled):
+    people, references = cells[0, :10], torch.cat([cells[0, 10:], cells[1]])
+    groups = [0] * 10 + [1] * 20
+    gap, varying = squared_parts(integrated_gradients(additive, people, references), groups, sampled=sampled)
+    assert gap > 0.01
+    assert abs(varying) < 1e-12
+    _, of_interaction = squared_parts(
+        integrated_gradients(cubic, people, references), groups, sampled=sampled
+    )
+    assert abs(of_interaction) > 1e-6
+
+
+def test_the_gap_is_the_common_part_and_the_varying_part(cells):
+    found = integrated_gradients(cubic, cells[0], cells.mean(1))
+    difference = found[0] - found[1]
+    common = float(difference.mean(0).square().sum())
+    rest = float((difference - difference.mean(0)).square().sum(1).mean())
+    gap, varying = squared_parts(found, [0, 1])
+    assert gap == pytest.approx(common + rest)
+    assert varying == pytest.approx(rest * 20 / 19)  # the degree of freedom that the mean takes
+
+
+def test_one_standard_has_no_varying_part_and_two_standards_have_nothing_else():
+    values = torch.linspace(-2, 2, 50, **DOUBLE)
+    rows = torch.stack([values.repeat(2), column(-1, 1).flatten().repeat_interleave(50)], 1)
+    means = torch.stack([rows[:50].mean(0), rows[50:].mean(0)])
+    for formula, shown in (
+        (lambda x: x.sum(1), [1.26, 0]),
+        (lambda x: (2 + x[:, 1]) * x[:, 0], [0.63, 0.63]),
+    ):
+        found = integrated_gradients(formula, rows, means) / spread(formula(rows))
+        squares = squared_parts(found, [0, 1])
+        assert [max(0, each) ** 0.5 for each in squares] == pytest.approx(shown, abs=5e-3)
+    expected = torch.stack([-rows[:, 0], rows[:, 0]], 1)
+    torch.testing.assert_close(integrated_gradients(formula, rows, means).diff(dim=0)[0], -expected)
+
+
+def test_the_estimate_without_products_with_itself_is_zero_on_average_if_groups_do_not_differ(random):
+    members = torch.randn(2000, 2, 6, 3, generator=random, **DOUBLE)  # samples, groups, references, columns
+    groups = [0] * 6 + [1] * 6
+    person = torch.zeros(1, 3, **DOUBLE)
+    estimates, naive = [], []
+    for sample in members:
+        found = person - sample.flatten(0, 1)[:, None]  # explanations of x_1 + x_2 + x_3
+        estimates.append(squared_parts(found, groups, sampled=True)[0])
+        naive.append(squared_parts(torch.stack([found[:6].mean(0), found[6:].mean(0)]), [0, 1])[0])
+    standard_error = float(torch.tensor(estimates).std()) / math.sqrt(2000)
+    assert abs(sum(estimates) / 2000) < 4 * standard_error
+    assert sum(naive) / 2000 == pytest.approx(3 * 2 / 6, rel=0.1)  # columns x groups / references
+
+
+def test_the_score_of_a_class_ignores_what_all_outputs_share_and_classes_that_nobody_has(random):
+    labels = torch.tensor([0, 1, 1, 2, 0, 1])
+    task = Classes.of(labels, n_classes=4)  # nobody has class 3
+    outputs = torch.randn(6, 4, generator=random)
+    score = task.score(outputs, labels)
+    torch.testing.assert_close(task.score(outputs + torch.randn(6, 1, generator=random), labels), score)
+    torch.testing.assert_close(task.score(outputs + torch.tensor([0.0, 0, 0, 7]), labels), score)
+    two = Classes.of(torch.tensor([0, 1, 1]))
+    logit = outputs[:3, 1] - outputs[:3, 0]
+    torch.testing.assert_close(
+        two.score(outputs[:3, :2], torch.tensor([0, 1, 1])), logit * torch.tensor([-1, 1, 1])
+    )

@@ -7,6 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -27,7 +28,6 @@ from gcig._validation import (
     warn_if_sensitive_in,
 )
 
-pa = pytest.importorskip("pyarrow")
 COLUMNS = {"age": [30.0, None, 41.0], "job": ["clerk", "nurse", None], "member": [True, False, True]}
 
 

@@ -29,7 +29,9 @@ _NAMES = {  # by the module that defines them
     "methods.fairx.estimator": "FairXClassifier FairXRegressor",
     "methods.fairx.paper": "FairXPaperClassifier",
     "methods.fairx.path": "TradeOff",
-    "methods.fairx.warnings": "BoundWarning CollapseWarning NothingToRepairWarning ReasonsWarning ThresholdWarning",
+    "methods.fairx.warnings": (
+        "BoundWarning CollapseWarning NothingToRepairWarning ReasonsWarning ThresholdWarning"
+    ),
     "methods.registry": "register_method",
     "methods.saving": "load",
     "metrics.evaluation": "evaluate",

@@ -153,9 +153,7 @@ def check_labels(
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
-    if len(getattr(y, "shape", ())) == 2:
-        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
-        warn_caller(text, warning)
+    _warn_of_column_vector(y, name, warning)
     subject: Subject = {"argument": name}
     column = checked_column(frame.iloc[:, 0], subject)
     _check_complete(column, subject, n_rows, "drop those rows", paired_with)
@@ -174,8 +172,8 @@ def check_labels(
         found = f" ({listed(values)})" if len(values) <= 10 else ""
         if most > 2:
             raise InputError(
-                f"has {len(values)} classes (at most {most}): it is probably a number or an identifier. Use a "
-                "regressor, or bin the values first.",
+                f"has {len(values)} classes (at most {most}): it is probably a number or an identifier. Use "
+                "a regressor, or bin the values first.",
                 argument=name,
             )
         raise InputError(
@@ -197,8 +195,19 @@ def check_labels(
     return Labels(lookup[codes], tuple(known))
 
 
+def _warn_of_column_vector(y: Any, name: str, warning: type[Warning]) -> None:
+    if len(getattr(y, "shape", ())) == 2:
+        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
+        warn_caller(text, warning)
+
+
 def check_numbers(
-    y: Any, *, n_rows: int | None = None, name: str = "y", constant: bool = False
+    y: Any,
+    *,
+    n_rows: int | None = None,
+    warning: type[Warning] = InputWarning,
+    name: str = "y",
+    constant: bool = False,
 ) -> Labels:
     """Check labels that are numbers: finite, and unless `constant` not all the same.
 
@@ -210,6 +219,7 @@ def check_numbers(
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
+    _warn_of_column_vector(y, name, warning)
     subject: Subject = {"argument": name}
     column = checked_column(frame.iloc[:, 0], subject)
     _check_complete(column, subject, n_rows, "drop those rows", "X")
@@ -220,7 +230,8 @@ def check_numbers(
         )
     values = column.to_numpy(dtype=np.float64)
     if not constant and len(values) and (values == values[0]).all():
-        raise InputError("has one value only: there is nothing to learn.", argument=name)
+        count = f"{len(values)} sample{'s' if len(values) > 1 else ''}"
+        raise InputError(f"has one value only ({count}): there is nothing to learn.", argument=name)
     return Labels(values)
 
 
@@ -340,8 +351,9 @@ def check_sample_weight(
         raise InputError(
             "must be finite, not negative (no NaN, no inf) and not zero everywhere.", argument="sample_weight"
         )
-    counted = labels is not None and labels.classes
-    if counted and (np.bincount(labels.codes, weights=weight, minlength=len(labels.classes)) == 0).any():
+    if labels is None or not labels.classes:
+        return weight
+    if (np.bincount(labels.codes, weights=weight, minlength=len(labels.classes)) == 0).any():
         raise InputError(
             "is zero for all rows of one class: only one class is left.", argument="sample_weight"
         )

@@ -11,7 +11,7 @@ from torch import nn
 
 from gcig._validation import InputError
 from gcig.adapters import adapt, call_with_groups
-from gcig.core.layered import LayeredNetwork
+from gcig.core.secants import Chain
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 RNG = np.random.default_rng(0)
@@ -50,7 +50,7 @@ class TestTorch:
 
     def test_a_layered_network_stays_recognisable(self) -> None:
         adapted = adapt(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1)), X)
-        assert LayeredNetwork.recognise(adapted.module) is not None
+        assert Chain.recognise(adapted.module) is not None
 
     def test_evaluation_mode_is_used_and_every_mode_restored(self) -> None:
         model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))

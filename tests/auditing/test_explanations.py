@@ -139,7 +139,7 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
         assert start == pytest.approx(shown.rows[0].references[group] + full["kind"].attributions[group])
         assert start + sum(each.attributions[group] for each in row.shown) == pytest.approx(row.logit)
     assert "kind" not in " ".join([*row.describe(), *row.bars(10)[0]])
-    fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), lambda_ig=0.1, random_state=0)
+    fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), repair="always", random_state=0)
     fitted.fit(table, Y, sensitive_features=SEX)
     assert fitted.protected_columns_ == ("kind",)
     assert gcig.explain(fitted, table.iloc[[3]]).record.hidden == ("kind",)

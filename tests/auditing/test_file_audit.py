@@ -50,8 +50,6 @@ def estimates(record) -> dict[str, float]:
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("options", [{}, BATCHES], ids=["whole", "batches"])
 def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, options: dict) -> None:
-    if suffix == ".parquet":
-        pytest.importorskip("pyarrow")
     table = make_numeric_loans(900, 3)
     path = tmp_path / f"loans{suffix}"
     table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
@@ -145,7 +143,6 @@ def test_a_gcig_model_reads_its_own_columns(tmp_path) -> None:
 
 
 def test_trees_in_batches(tmp_path) -> None:
-    pytest.importorskip("pyarrow")
     table = make_numeric_loans(600)
     table.to_parquet(tmp_path / "t.parquet")
     model = HistGradientBoostingClassifier(max_iter=5).fit(table[NUMBERS], table["approved"])

@@ -19,7 +19,7 @@ X, Y = TABLE[["income", "debt", "age", "noise"]], TABLE["approved"]
 
 
 def test_a_gcig_folder_is_opened_and_named(tmp_path) -> None:
-    model = gcig.FairXClassifier(max_epochs=4, hidden_sizes=(4,), lambda_ig=0.05, random_state=0)
+    model = gcig.FairXClassifier(max_epochs=4, hidden_sizes=(4,), repair="always", random_state=0)
     model.fit(X, Y, sensitive_features=TABLE["sex"]).save(tmp_path / "model")
     opened = open_model(tmp_path / "model")
     np.testing.assert_array_equal(opened.predict(X), model.predict(X))

@@ -500,7 +500,7 @@ def test_references_of_few_training_rows_stay_out() -> None:
 def test_own_baselines_explain_a_table_with_few_rows() -> None:
     table = make_numeric_loans(1040)
     X, y, sex = table[["income", "debt", "age", "noise"]], table["approved"], table["sex"]
-    model = gcig.FairXClassifier(max_epochs=2, strategy="paper", hidden_sizes=(8,), random_state=0)
+    model = gcig.FairXPaperClassifier(max_epochs=2, hidden_sizes=(8,), random_state=0)
     model.fit(X[:1000], y[:1000], sensitive_features=sex[:1000])
     found = audit(model, X[1000:], y[1000:], sensitive_features=sex[1000:], **QUICK)
     expected = gcig.evaluate(model, X[1000:], y[1000:], sensitive_features=sex[1000:], min_cell=1)

@@ -91,7 +91,7 @@ def test_all_methods_are_compared_by_default():
 def test_given_parameters_override_tuned_ones(tuning):
     space = {"max_epochs": (0, 30), "learning_rate": (0.01,)}
     with registered("searched", METHODS["unconstrained"].estimator) as key:
-        METHODS.add(key, type(METHODS[key])(key, key, METHODS[key].location, space), overwrite=True)
+        METHODS.add(key, replace(METHODS[key], label=key, search_space=space), overwrite=True)
         result = compare(**DATA, methods=[key], folds=2, tuning=tuning, parameters={key: {"patience": 9}})
     assert set(result.frame["parameters"]) == {'{"learning_rate":0.01,"max_epochs":30,"patience":9}'}
     assert [choice.fold for choice in result.choices] == ([None] if tuning == "split" else [0, 1])

@@ -1,16 +1,14 @@
 import errno
-import json
+import math
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gcig.benchmark import store as store_module
+from gcig.benchmark import fingerprints
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.store import (
     RunError,
@@ -18,8 +16,6 @@ from gcig.benchmark.store import (
     RunWarning,
     claim,
     exclusive_claim,
-    pack_columns,
-    unpack_columns,
     write_file,
 )
 from support.small_runs import one_trial, small_store, small_table
@@ -30,9 +26,9 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from gcig.benchmark.store import claim
-with claim(Path(sys.argv[1])) as ours:
-    print(ours, flush=True)
-    time.sleep(60)
+held = claim(Path(sys.argv[1]))
+print(held is not None, flush=True)
+time.sleep(60)
 """
 
 
@@ -47,6 +43,13 @@ def test_stored_results_are_read_back(tmp_path):
     assert again.get(TRIAL) == RESULT
     assert again.entries() == [(TRIAL, RESULT)]
     assert again.get(one_trial(fold=1)) is None
+
+
+def test_predictions_are_stored_exactly(tmp_path):
+    store = small_store(tmp_path)
+    columns = {"score": (0.1, 1 / 3, 5e-324, -1.7e308), "label": (0.0, 1.0, 1.0, 0.0)}
+    store.put(TRIAL, replace(RESULT, predictions=columns))
+    assert store.get(TRIAL).predictions == columns
 
 
 @pytest.mark.parametrize(
@@ -103,10 +106,10 @@ def test_another_configuration_is_refused_with_what_changed(tmp_path):
 
 def test_other_code_is_refused_with_the_part_that_changed(tmp_path, monkeypatch):
     small_store(tmp_path)
-    hashed = store_module._hash_sources
+    hashed = fingerprints._hash_sources
     changed = {"core": "other"}
     monkeypatch.setattr(
-        store_module, "_hash_sources", lambda root, name: changed.get(name) or hashed(root, name)
+        fingerprints, "_hash_sources", lambda root, name: changed.get(name) or hashed(root, name)
     )
     with pytest.raises(RunError, match=re.escape("code (core)")):
         small_store(tmp_path)
@@ -114,7 +117,7 @@ def test_other_code_is_refused_with_the_part_that_changed(tmp_path, monkeypatch)
 
 def test_other_versions_are_a_warning(tmp_path, monkeypatch):
     small_store(tmp_path)
-    monkeypatch.setattr(store_module, "version", lambda name: "99" if name == "torch" else "1")
+    monkeypatch.setattr(fingerprints, "version", lambda name: "99" if name == "torch" else "1")
     with pytest.warns(RunWarning, match=r'version \(torch, ".*" before and "99" now\)'):
         small_store(tmp_path)
 
@@ -122,15 +125,15 @@ def test_other_versions_are_a_warning(tmp_path, monkeypatch):
 def test_the_fingerprint_follows_the_sources(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "a.py").write_text("x = 1\n")
-    before = store_module._hash_sources(tmp_path, "core")
+    before = fingerprints._hash_sources(tmp_path, "core")
     (tmp_path / "core" / "a.py").write_bytes(b"x = 1\r\n")
-    assert store_module._hash_sources(tmp_path, "core") == before  # line ends are no change
+    assert fingerprints._hash_sources(tmp_path, "core") == before  # line ends are no change
     (tmp_path / "core" / "a.py").write_text("x = 2\n")
-    assert store_module._hash_sources(tmp_path, "core") != before
+    assert fingerprints._hash_sources(tmp_path, "core") != before
 
 
 def test_fingerprints_cover_every_part_without_locations():
-    parts = store_module.code_fingerprints(["fairx"])
+    parts = fingerprints.code_fingerprints(["fairx"])
     assert {"core", "methods", "training", "benchmark/execution"} <= set(parts)
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in parts.values())
 
@@ -182,7 +185,7 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     store.put(TRIAL, RESULT)
     leftover = file_of(store).with_name(f".{TRIAL.file_name}.0a0a0a0a.tmp")
     leftover.write_text("half")
-    store.remove_leftovers(TRIAL)
+    store.put(TRIAL, RESULT)
     assert not leftover.exists()
     assert store.get(TRIAL) == RESULT
 
@@ -193,66 +196,30 @@ def test_missing_folders_are_created(tmp_path):
     assert (tmp_path / "new" / "newer" / "a").read_bytes() == b"two"
 
 
-@given(st.lists(st.floats(allow_nan=False), max_size=20) | st.lists(st.integers(0, 2**31), max_size=20))
-def test_packing_is_exact(values):
-    packed = json.loads(json.dumps(pack_columns({"a": values})))
-    assert unpack_columns(packed) == {"a": tuple(map(float, values))}
-
-
-def test_packing_is_compact():
-    rng = np.random.default_rng(0)
-    columns = {"position": np.arange(9000) * 5, "label": rng.integers(0, 2, 9000), "score": rng.random(9000)}
-    packed = pack_columns(columns)
-    assert sum(map(len, packed.values())) < 9000 * 14
-
-
-@pytest.mark.parametrize("text", ["<f8:!!!", "object:eJwDAAAAAAE=", "<f8:eJw=", ""])
-def test_damaged_columns_are_refused(text):
-    with pytest.raises(ValueError, match=r"."):
-        unpack_columns({"a": text})
-
-
 def test_a_claim_is_held_by_one_at_a_time(tmp_path):
     path = tmp_path / "claims" / "a"
-    with claim(path) as first, claim(path) as second:
-        assert first
-        assert not second
-    with claim(path) as again:
-        assert again
-    assert not path.exists()
+    first = claim(path)
+    assert first is not None
+    assert claim(path) is None
+    first.release()
+    assert claim(path) is not None
 
 
 def test_the_claim_of_a_killed_process_is_free(tmp_path):
     path = tmp_path / "a"
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "True\n"
-    with claim(path) as ours:
-        assert not ours
+    assert claim(path) is None
     holder.kill()
     holder.wait()
     holder.stdout.close()
-    with claim(path) as ours:
-        assert ours
-
-
-def test_a_claim_on_a_removed_file_fails(tmp_path, monkeypatch):
-    path = tmp_path / "a"
-    open_file = os.open
-
-    def open_and_lose(name, *arguments):
-        descriptor = open_file(name, *arguments)
-        os.unlink(name)
-        return descriptor
-
-    monkeypatch.setattr(os, "open", open_and_lose)
-    with claim(path) as ours:
-        assert not ours
+    assert claim(path) is not None
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / "claims").write_text("a file")
-    with pytest.raises(RunError, match="could not write"), claim(tmp_path / "claims" / "a"):
-        pass
+    with pytest.raises(RunError, match="could not write"):
+        claim(tmp_path / "claims" / "a")
 
 
 def test_exclusive_claim_waits_for_the_holder(tmp_path):
@@ -262,7 +229,9 @@ def test_exclusive_claim_waits_for_the_holder(tmp_path):
     with pytest.raises(RunError, match="another process holds"), exclusive_claim(path, patience=0):
         pass  # pragma: no cover
     holder.kill()
-    with exclusive_claim(path), claim(path) as second:
-        assert not second
+    with exclusive_claim(path):
+        assert claim(path) is None
+    with exclusive_claim(path, patience=math.inf):
+        assert claim(path) is None
     holder.wait()
     holder.stdout.close()

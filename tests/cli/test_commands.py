@@ -44,7 +44,7 @@ def test_every_option_is_explained(name):
 
 def test_all_commands_exist():
     wanted = {"demo", "datasets", "train", "predict", "audit", "explain", "compare", "report"}
-    wanted |= {"reproduce", "completion"}
+    wanted |= {"completion"}
     assert wanted <= set(COMMANDS)
 
 

@@ -1,6 +1,5 @@
 import json
 import shutil
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -122,67 +121,6 @@ def test_report_redraws_a_model(shell, model):
 def test_folds_that_failed_are_named():
     fold = FoldResult("t", "fairx", "", {}, 1, 0, None, 0.0, error="the loss was not finite")
     assert describe_failures([fold]) == ["fairx, fold 2, seed 0: the loss was not finite"]
-
-
-def test_reproduce_passes_its_options_on(shell, monkeypatch, tmp_path):
-    asked = {}
-
-    def run(out, **options):
-        asked.update(options, out=out)
-        return tmp_path / "report.html"
-
-    monkeypatch.setattr("gcig.experiments.reproduce.reproduce", run)
-    monkeypatch.setattr("gcig.cli.reproduce.reproduction_document", lambda *_: {"failed": {}, "finished": {}})
-    arguments = ["--datasets", "german,adult", "--methods", "fairx", "--folds", "3", "--seeds", "0, 4"]
-    more = ["--jobs", "2", "--shard", "2/3", "--tuning", "split", "--quick", "--retry-failed", "--quiet"]
-    code, out, err = shell("reproduce", "--out", tmp_path / "run", *arguments, *more)
-    assert (code, out, err) == (0, f"Report:  {tmp_path / 'report.html'}\n", "")
-    assert asked == {
-        "out": tmp_path / "run",
-        "datasets": ["german", "adult"],
-        "methods": ["fairx"],
-        "folds": 3,
-        "seeds": [0, 4],
-        "tuning": "split",
-        "quick": True,
-        "jobs": 2,
-        "backend": "local",
-        "address": None,
-        "device": "cpu",
-        "shard": (2, 3),
-        "progress": False,
-        "retry_failed": True,
-    }
-
-
-PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["reproduce", "report"])
-def test_a_reproduction_as_json(shell, monkeypatch, tmp_path, command):
-    run = shutil.copytree(PUBLISHED, tmp_path / "run")
-    # The published run is older than the present form of a request.
-    request = json.loads((run / "request.json").read_text())
-    request = {name: request[name] for name in ("datasets", "methods", "n_folds", "seeds")}
-    request |= {"repeats": dict.fromkeys(request["datasets"], 1), "tuning": "none", "quick": True}
-    (run / "request.json").write_text(json.dumps(request))
-    (run / "chosen_parameters.json").write_text("{}")
-    page = run / "index.html"
-    monkeypatch.setattr(f"gcig.experiments.reproduce.{command}", lambda *_, **__: page)
-    code, out, err = shell(command, *(["--out"] if command == "reproduce" else []), run, "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)
-    if command == "report":
-        assert (found["kind"], found["source"], found["page"]) == ("report", str(run), str(page))
-        found = found["result"]
-    assert (found["schema"], found["kind"], found["page"]) == (1, "reproduction", str(page))
-    rows = pd.read_csv(PUBLISHED / "results.csv")
-    assert found["finished"]["comparison"] + found["failed"]["comparison"] == len(rows)
-    assert set(found["request"]["datasets"]) == set(rows["dataset"])
-    verdicts = {f["verdict"] for claim in found["claims"] for f in claim["findings"].values()}
-    assert verdicts <= {"replicated", "not replicated", "cannot be tested"}
-    assert found["claims"]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import gcig
+from tables import QUICK_FLAGS, ROLE_FLAGS
 
 INPUTS = ["income", "job", "owner"]
 
@@ -75,7 +76,6 @@ def test_entries_are_passed_through_unchanged(shell, model, loans, tmp_path):
 
 
 def test_parquet_in_and_out(shell, model, loans, tmp_path):
-    pytest.importorskip("pyarrow")
     table = loans.assign(number=pd.array([None, *range(1, len(loans))], dtype="Int64"))
     table.to_parquet(tmp_path / "new.parquet")
     out = tmp_path / "decisions.parquet"
@@ -96,6 +96,27 @@ def test_semicolons_and_decimal_commas(shell, model, loans, loans_csv, tmp_path)
     as_commas = ["--decimal", ",", "--rows-at-once", "40", "--quiet"]
     first = shell("predict", model, tmp_path / "new.csv", *as_commas)[1]
     assert first == shell("predict", model, loans_csv, "--rows-at-once", "40", "--quiet")[1]
+
+
+def test_the_notation_of_training_is_used_again(shell, loans, tmp_path):
+    """The separator and the decimal mark are those of the model; another separator is an error."""
+    path, out = tmp_path / "loans.csv", tmp_path / "m"
+    loans.to_csv(path, index=False, sep=";", decimal=",")
+    code, _, err = shell("train", path, *ROLE_FLAGS, "--drop", "id", "--out", out, *QUICK_FLAGS)
+    assert code == 2
+    assert "Column 'income'" in err
+    assert "--decimal ," in err
+    test = tmp_path / "test.csv"
+    flags = ["--drop", "id", "--out", out, "--decimal", ",", "--save-test", test, *QUICK_FLAGS]
+    assert shell("train", path, *ROLE_FLAGS, *flags)[0] == 0
+    code, expected, err = shell("predict", out, path)
+    assert (code, len(expected.splitlines())) == (0, 241), err
+    assert set(test.read_text().splitlines()) <= set(path.read_text().splitlines())  # entries are unchanged
+    assert shell("audit", out, test, *ROLE_FLAGS, "--min-cell", 1, "--quiet")[0] == 0
+    loans.to_csv(tmp_path / "commas.csv", index=False)
+    code, _, err = shell("predict", out, tmp_path / "commas.csv")
+    assert (code, "--sep must be set" in err) == (2, True)
+    assert shell("predict", out, tmp_path / "commas.csv", "--decimal", ".")[1] == expected
 
 
 def test_standard_input(shell, model, loans_csv, standard_input):
@@ -158,9 +179,8 @@ def test_a_failure_leaves_the_old_output_unchanged(shell, model, tmp_path):
         "predict", model, tmp_path / "new.csv", "--out", out, "--overwrite", "--rows-at-once", "3", "--quiet"
     )
     assert code == 2
-    assert err.startswith(
-        "gcig: error: Column 'income' of the table holds text, but in training it held numbers. Convert"
-    )
+    assert err.startswith("gcig: error: Column 'income'")
+    assert "holds text in row 6 (below the header), but in training it held numbers" in err
     assert err.count("\n") == 1
     assert out.read_text() == "what was there before"
     assert {path.name for path in tmp_path.iterdir()} == {"new.csv", "decisions.csv"}

@@ -45,7 +45,7 @@ def test_datasets_lists_all(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:4] == ["name", "rows", "columns", "target"]
     assert [line.split()[0] for line in lines[1 : 1 + len(gcig.list_datasets())]] == gcig.list_datasets()
-    assert lines[1].split() == ["adult", "45,222", "14", "income", "sex,", "race"]
+    assert lines[1].split() == ["adult", "45,222", "14", "income", "binary", "sex,", "race"]
     assert max(map(len, lines)) <= 100
 
 

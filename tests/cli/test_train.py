@@ -10,8 +10,6 @@ import gcig
 from gcig.records import Evaluation
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
 
 @pytest.fixture
 def train(shell, loans_csv, tmp_path):
@@ -27,7 +25,7 @@ def test_training_writes_a_model_and_reports(train, loans):
     code, out, err, folder = train("--test-size", "0.4")
     assert code == 0
     assert err == ""  # --quiet
-    assert {path.name for path in folder.iterdir()} >= {"manifest.json", "model.json", "report.json"}
+    assert {path.name for path in folder.iterdir()} >= {"model.json", "report.json"}
     model = gcig.load(folder)
     assert model.classes_.tolist() == ["no", "yes"]
     assert model.groups_ == ("female", "male")
@@ -177,11 +175,11 @@ def test_the_four_fifths_ratio_is_of_the_favourable_class(train):
 
 
 def test_parameters_reach_the_estimator(train):
-    weights = ("--lambda-ig", "0.05", "--lambda-fair", "0", "--references", "mean")
+    weights = ("--budget", "0.05", "--repair", "always", "--legitimate", "income", "--references", "means")
     _, _, _, folder = train(*weights, "--threshold", "f1")
     model = gcig.load(folder)
-    assert (model.lambda_ig, model.lambda_fair, model.threshold, model.max_epochs) == (0.05, 0, "f1", 2)
-    assert model.references == "mean"
+    assert (model.budget, model.repair, model.threshold, model.max_epochs) == (0.05, "always", "f1", 2)
+    assert (model.references, model.legitimate) == ("means", ["income"])
     plain, _ = json.loads((folder / "report.json").read_text())["models"]
     assert plain["parameters"]["threshold"] == "f1"  # both decide by the same rule
 
@@ -228,20 +226,19 @@ def test_the_command_line_overrides_options_from_a_file(shell, loans_csv, tmp_pa
     config = tmp_path / "train.toml"
     config.write_text(
         f'file = "{loans_csv}"\nout = "{tmp_path / "model"}"\ntarget = "approved"\npositive = "yes"\n'
-        'sensitive = ["sex", "race"]\ndrop = "id"\nepochs = 1\nseed = 7\nlambda_ig = 0.2\n'
+        'sensitive = ["sex", "race"]\ndrop = "id"\nepochs = 1\nseed = 7\nbudget = 0.2\n'
         'device = "cpu"\nquiet = true\n"test-size" = 0.5\n'
     )
     code, out, _ = shell("train", "--config", config, "--epochs", "2", "--json")
     assert code == 0
     report = json.loads(out)
     parameters = report["models"][-1]["parameters"]
-    assert (parameters["max_epochs"], parameters["random_state"], parameters["lambda_ig"]) == (2, 7, 0.2)
+    assert (parameters["max_epochs"], parameters["random_state"], parameters["budget"]) == (2, 7, 0.2)
     assert report["sensitive"] == ["sex", "race"]
     assert report["split"]["test"] == 120
 
 
 def test_parquet_is_read_too(shell, loans, tmp_path):
-    pytest.importorskip("pyarrow")
     loans.to_parquet(tmp_path / "loans.parquet")
     out = tmp_path / "model"
     assert (
@@ -267,25 +264,27 @@ def test_few_held_out_rows_cause_a_warning(train):
     assert "larger --test-size" in err
 
 
-def test_a_file_larger_than_memory_is_sampled_for_the_report_and_trained_from_blocks(
-    shell, tmp_path, monkeypatch
-):
-    pytest.importorskip("pyarrow")
-    from gcig.cli import labelled_table
-    from gcig.methods import base
-
-    monkeypatch.setattr(base, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(labelled_table, "_SAMPLED_ROWS", 1000)
+def test_a_random_sample_of_the_rows(shell, tmp_path):
     frame = make_raw_loans(4000)
     frame.to_parquet(tmp_path / "loans.parquet")
-    arguments = ["--drop", "id", "--out", tmp_path / "model", *QUICK_FLAGS, "--json", "--test-size", "0.05"]
-    code, out, _ = shell("train", tmp_path / "loans.parquet", *ROLE_FLAGS, *arguments)
+    test = tmp_path / "test.csv"
+    arguments = ["--drop", "id", *QUICK_FLAGS, "--json", "--test-size", "0.2", "--save-test", test]
+    code, out, _ = shell(
+        "train",
+        tmp_path / "loans.parquet",
+        *ROLE_FLAGS,
+        *arguments,
+        "--out",
+        tmp_path / "m",
+        "--sample-rows",
+        1000,
+    )
     assert code == 0
     report = json.loads(out)
-    assert report["data"]["rows"] == 4000
-    assert report["split"] == {"train": 3800, "test": 200, "seed": 0}
-    assert "random sample of 1,000 rows" in report["data"]["notes"][0]
-    assert [model["evaluation"]["n_rows"] for model in report["models"]] == [200, 200]
-    model = gcig.load(tmp_path / "model")
-    assert model.classes_.tolist() == ["no", "yes"]
-    assert set(model.predict(frame[["income", "job", "owner", "race"]])) == {"no", "yes"}
+    assert report["data"]["rows"] == 1000
+    assert report["split"] == {"train": 800, "test": 200, "seed": 0}
+    assert report["data"]["notes"] == ["a random sample of 1,000 of its 4,000 rows is used"]
+    held_out = pd.read_csv(test, keep_default_na=False, na_values=[""]).set_index("id")
+    expected = frame.set_index("id").loc[held_out.index]
+    assert held_out["income"].tolist() == pytest.approx(expected["income"].tolist(), nan_ok=True, abs=0)
+    assert held_out["sex"].tolist() == expected["sex"].tolist()

@@ -10,12 +10,14 @@ import pytest
 import torch
 
 import gcig
-from gcig.methods.disparate_impact_remover import DisparateImpactRemover
+from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.registry import METHODS
 from tables import QUICK, make_loans
 
 LOANS = make_loans(60)
-ESTIMATORS = {**{key: method.estimator for key, method in METHODS.items()}, "remover": DisparateImpactRemover}
+ESTIMATORS = {
+    f"{key}-{task}": METHODS[key].estimator_for(task) for key in METHODS for task in METHODS[key].tasks
+} | {"remover": DisparateImpactRemover}
 
 
 class NoText:
@@ -62,13 +64,16 @@ def test_hostile_values_are_accepted_or_named(key):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "key",
-    ["unconstrained", "remover", *(pytest.param(k, marks=pytest.mark.slow) for k in ("lagrangian", "fairx"))],
+    [
+        *("unconstrained-binary", "remover"),
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("lagrangian-binary", "fairx-binary")),
+    ],
 )
 def test_values_that_are_accepted_can_be_fitted(key):
     """The check is complete: what it accepts does not fail later with an error of a library."""
     estimator = ESTIMATORS[key]
-    own = key in ("unconstrained", "remover")
-    inherited = set() if own else set(ESTIMATORS["unconstrained"]().get_params(deep=False))
+    own = key in ("unconstrained-binary", "remover")
+    inherited = set() if own else set(ESTIMATORS["unconstrained-binary"]().get_params(deep=False))
     long = {"max_epochs", "patience", "verbose"}
     quick = {} if key == "remover" else {**QUICK, "max_epochs": 1, "hidden_sizes": (2,)}
     labels = {} if key == "remover" else {"y": LOANS.y}

@@ -1,414 +1,245 @@
-"""Attributions as users ask for them: automatic, complete, in any mode, under any budget."""
+"""Attributions against Captum, finite differences and their own promises."""
 
-import copy
-
+import captum.attr
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
-from gcig.core import attribution
-from gcig.core.attribution import attributions, choose_integration
-from gcig.core.modules import KinkWarning
-from gcig.core.paths import general_attributions
-from gcig.core.quadrature import RULES, quadrature
-from gcig.core.references import GroupBaselines
-from gcig.models.mlp import ACTIVATIONS, make_mlp
+import gcig
+from gcig.core import attribution as module_under_test
+from gcig.core.attribution import (
+    ATTRIBUTIONS,
+    RULES,
+    GradientTimesInput,
+    IntegratedGradients,
+    Score,
+    choose_steps,
+    register_attribution,
+    resolve_attribution,
+)
+from gcig.core.task import TASKS, as_outputs
+from support.networks import image_problem, token_problem
+from support.problems import Formula, finite_differences, flat_gradient, make_problem
 
-SMOOTH = [name for name in ACTIVATIONS if name not in {"relu", "leaky_relu"}]
-DEPTHS = pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (6, 5, 4)], ids=len)
-
-
-def make_problem(hidden=(8, 6), activation="silu", groups=2, n=20, columns=5, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    module = make_mlp(columns, hidden, activation, generator=generator).to(dtype)
-    inputs = torch.randn(n, columns, generator=generator).to(dtype)
-    references = torch.randn(groups, n, columns, generator=generator).to(dtype)
-    return module, inputs, references
-
-
-def converged(module, inputs, references, n_nodes=2000):
-    return general_attributions(module, inputs, references, quadrature("midpoint", n_nodes))
+EVERY_TASK = pytest.mark.parametrize("key", list(TASKS))
+EVERY_ATTRIBUTION = pytest.mark.parametrize("name", list(ATTRIBUTIONS))
 
 
-@DEPTHS
-@pytest.mark.parametrize("activation", SMOOTH)
-@pytest.mark.parametrize("fast", [True, False])
-def test_smooth_networks_are_complete_to_a_millionth(hidden, activation, fast):
-    module, inputs, references = make_problem(hidden, activation)
-    found = attributions(module, inputs, references, tolerance=1e-6, fast=fast)
-    assert found.residual.shape == (2, 20)
-    # ELU's second derivative jumps, so that quadrature needs many nodes; secants are complete anyway.
-    assert found.residual.max() < (1e-6 if activation != "elu" or fast else 1e-4)
-    assert found.residual.max() < 1e-8 or not fast
-    change = module(inputs) - module(references.flatten(0, 1)).view(2, -1)
-    residual = (found.values.sum(-1) - change.detach()).abs()
-    torch.testing.assert_close(found.residual, residual, rtol=0, atol=1e-14)
+def references_of(problem):
+    return problem.baselines().of(problem.y)
 
 
-@DEPTHS
-@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
-@pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("tolerance", [1e-2, 1e-3])
-def test_the_automatic_mode_keeps_its_tolerance(hidden, activation, fast, tolerance):
-    module, inputs, references = make_problem(hidden, activation, n=30)
-    found = attributions(module, inputs, references, tolerance=tolerance, fast=fast)
-    limit = converged(module, inputs, references)
-    error = (found.values - limit).abs().sum(-1) / limit.abs().sum(-1)
-    assert error.mean() <= tolerance or (not fast and activation == "relu" and found.n_steps == 256)
+def change(score, rows, references):
+    """The difference of the scores at row and reference, (references, n)."""
+    return (score(rows.unsqueeze(0)) - score(references)).detach()
 
 
-def test_steps_that_creep_are_not_taken_for_converged():
-    module, inputs, references = make_problem()
-    found = attributions(module, inputs, references, rule="right", tolerance=1e-2)
-    limit = converged(module, inputs, references)
-    assert ((found.values - limit).abs().sum(-1) / limit.abs().sum(-1)).mean() <= 1e-2
-    assert 16 <= found.n_steps < 256
+# --- every attribution ---------------------------------------------------------------------------------
 
 
+@EVERY_ATTRIBUTION
+@EVERY_TASK
+def test_of_a_linear_score_it_is_weight_times_difference(name, key):
+    problem = make_problem(key, hidden=())
+    references = references_of(problem)
+    slope = problem.task.contrast(problem.y).double() @ problem.network.last.weight.detach()
+    expected = slope * (problem.x - references)
+    found = resolve_attribution(name).attribute(problem.score, problem.x, references)
+    torch.testing.assert_close(found, expected)
+    assert not found.requires_grad
+
+
+@EVERY_ATTRIBUTION
+@EVERY_TASK
+def test_if_it_is_complete_it_adds_up_to_the_change_of_the_score(name, key):
+    problem, how = make_problem(key), resolve_attribution(name)
+    references = references_of(problem)
+    if name == "integrated_gradients":
+        how = IntegratedGradients(n_steps=16)
+    found = how.attribute(problem.score, problem.x, references).sum(-1)
+    expected = change(problem.score, problem.x, references)
+    error = (found - expected).abs().max() / expected.abs().max()
+    assert (error < 1e-6) == how.complete
+
+
+@EVERY_ATTRIBUTION
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+def test_rows_do_not_depend_on_each_other(name, activation, monkeypatch):
+    problem, how = make_problem("classes", activation=activation), resolve_attribution(name)
+    references = references_of(problem)
+    whole = how.attribute(problem.score, problem.x, references)
+    monkeypatch.setattr(module_under_test, "_BYTES_AT_ONCE", 1)
+    torch.testing.assert_close(how.attribute(problem.score, problem.x, references), whole)
+    alone = how.attribute(problem.score[5:6], problem.x[5:6], references[:, 5:6])
+    torch.testing.assert_close(alone, whole[:, 5:6])
+
+
+@EVERY_ATTRIBUTION
+def test_parameter_gradients_are_those_of_finite_differences(name):
+    problem, how = make_problem(n=12, columns=3, hidden=(4, 3)), resolve_attribution(name)
+    references = references_of(problem)
+    probe = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(1)).double()
+
+    def value(**options):
+        return (how.attribute(problem.score, problem.x, references, **options) * probe).sum()
+
+    found = flat_gradient(value(create_graph=True), problem.network)
+    torch.testing.assert_close(found, finite_differences(value, problem.network), rtol=1e-5, atol=1e-6)
+
+
+@EVERY_ATTRIBUTION
+@pytest.mark.parametrize("make", [token_problem, image_problem])
+def test_tokens_and_images(name, make):
+    network, x, y, _ = make()
+    references = x.roll(1, 0).expand(3, *x.shape)
+    score = Score.of(network, TASKS["binary"].of(y), y)
+    found = resolve_attribution(name).attribute(score, x, references)
+    assert found.shape == (3, *x.shape)
+    assert network.training
+    if name == "integrated_gradients":
+        network.eval()
+        fine = IntegratedGradients(n_steps=64).attribute(score, x, references)
+        expected = change(score, x, references)
+        torch.testing.assert_close(fine.flatten(2).sum(-1), expected, rtol=1e-3, atol=1e-3)
+
+
+@EVERY_ATTRIBUTION
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+def test_what_torch_is_set_to_does_not_matter(name, activation):
+    problem, how = make_problem(activation=activation), resolve_attribution(name)
+    references = references_of(problem)
+    expected = how.attribute(problem.score, problem.x, references)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            torch.testing.assert_close(how.attribute(problem.score, problem.x, references), expected)
+    assert how.attribute(problem.score, problem.x, references, create_graph=True).requires_grad
+
+
+# --- integrated gradients ------------------------------------------------------------------------------
+
+
+@EVERY_TASK
 @pytest.mark.parametrize(
-    ("hidden", "activation", "rule", "exact"),
-    [
-        ((), "silu", "secant", True),
-        ((8,), "silu", "secant", True),
-        ((8,), "relu", "secant", True),
-        ((8, 6), "silu", "romberg", False),
-        ((8, 6), "relu", "secant", False),
-    ],
+    ("rule", "method"), [("gauss_legendre", "gausslegendre"), ("midpoint", "riemann_middle")]
 )
-def test_rule_and_exactness_are_reported(hidden, activation, rule, exact):
-    module, inputs, references = make_problem(hidden, activation)
-    found = attributions(module, inputs, references)
-    assert (found.rule, found.exact) == (rule, exact)
-    assert found.n_steps == 1 or not exact
-    general = attributions(module, inputs, references, fast=False)
-    assert (general.rule, general.exact) == ("gauss_legendre", False)
+def test_quadrature_is_that_of_captum(key, rule, method):
+    problem = make_problem(key)
+    references = references_of(problem)
+    contrast = problem.task.contrast(problem.y)
 
+    def scores(rows, contrast):
+        return (as_outputs(problem.network(rows), len(rows)) * contrast).sum(1)
 
-def watch(monkeypatch, name):
-    """Return a list of the arguments with which a function is called from now on."""
-    function, calls = getattr(attribution, name), []
-    monkeypatch.setattr(attribution, name, lambda *given, **by: calls.append(given) or function(*given, **by))
-    return calls
-
-
-DOUBLED = {2**k for k in range(9)}
-
-
-@pytest.mark.parametrize(
-    ("fast", "steps"), [(True, DOUBLED), (False, DOUBLED | {3 * 2**k for k in range(7)})]
-)
-def test_steps_are_raised_up_to_256(monkeypatch, fast, steps):
-    module, inputs, references = make_problem(n=3)
-    calls = watch(monkeypatch, "compute_attributions")
-    found = choose_integration(module, inputs, references, tolerance=-1.0, fast=fast)
-    assert [each[3].n_steps for each in calls] == sorted(steps)
-    assert found.n_steps == 256
-
-
-@pytest.mark.parametrize(("n", "rows"), [(255, 255), (256, 128), (400, 134)])
-def test_steps_are_chosen_on_at_least_128_rows(monkeypatch, n, rows):
-    module, inputs, references = make_problem(n=n)
-    calls = watch(monkeypatch, "compute_attributions")
-    choose_integration(module, inputs, references, tolerance=1.0)
-    assert {len(each[1]) for each in calls} == {rows}
-
-
-class HalfSquare(nn.Module):
-    """The right Riemann sum of n steps from 0 to 1 is off by 1 / (n + 1) of its value."""
-
-    def forward(self, x):
-        return 0.5 * x[:, 0].square()
-
-
-@pytest.mark.parametrize(("tolerance", "steps"), [(0.0799, 12), (0.0401, 24), (0.0399, 32)])
-def test_the_right_rule_allows_for_the_error_that_remains(tolerance, steps):
-    found = choose_integration(
-        HalfSquare(), torch.ones(1, 1), torch.zeros(1, 1, 1), rule="right", tolerance=tolerance
-    )
-    assert found.n_steps == steps
-
-
-def test_chunks_without_a_graph_fit_into_the_cache(monkeypatch):
-    module, inputs, references = make_problem()
-    calls = watch(monkeypatch, "plan_chunks")
-
-    def bound(**options):
-        calls.clear()
-        attributions(module, inputs, references, n_steps=2, **options)
-        return calls[0][3]
-
-    cache = 1 << 25
-    assert [bound(), bound(max_bytes=1 << 30), bound(max_bytes=1000)] == [cache, cache, 1000]
-    assert bound(create_graph=True) is bound(fast=False) is None
-
-
-def test_tighter_tolerances_take_more_steps():
-    module, inputs, references = make_problem()
-    steps = [attributions(module, inputs, references, tolerance=t).n_steps for t in (1e-1, 1e-4, 1e-8)]
-    assert steps[0] < steps[1] < steps[2]
-
-
-@pytest.mark.parametrize("rule", list(RULES))
-@pytest.mark.parametrize("fast", [True, False])
-def test_a_given_rule_is_used_as_given(rule, fast):
-    module, inputs, references = make_problem()
-    found = attributions(module, inputs, references, rule=rule, n_steps=3, fast=fast)
-    expected = general_attributions(module, inputs, references, quadrature(rule, 3))
-    torch.testing.assert_close(found.values, expected, rtol=1e-11, atol=1e-13)
-    assert (found.rule, found.n_steps) == (rule, 3)
-    with torch.no_grad():
-        change = module(inputs) - module(references.flatten(0, 1)).view(2, -1)
-    torch.testing.assert_close(found.residual, (expected.sum(-1) - change).abs(), rtol=1e-6, atol=1e-12)
-
-
-@pytest.mark.parametrize("n_steps", [2, 3, 6])
-def test_steps_of_the_automatic_rule_may_be_any_number(n_steps):
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 5), nn.SiLU(), nn.Linear(5, 4), nn.SiLU(), nn.Linear(4, 1))
-    found = attributions(module, torch.randn(4, 3), torch.randn(2, 4, 3), n_steps=n_steps)
-    assert (found.rule, found.n_steps) == ("romberg" if n_steps == 2 else "secant", n_steps)
-
-
-def test_a_rule_that_is_named_is_not_replaced_for_its_number_of_steps():
-    module, inputs, references = make_mlp(3, (5, 4)), torch.randn(4, 3), torch.randn(2, 4, 3)
-    with pytest.raises(ValueError, match="must be a power of two for rule='romberg', not 3"):
-        attributions(module, inputs, references, rule="romberg", n_steps=3)
-    general = nn.Sequential(module, nn.Unflatten(0, (-1, 1)))  # no layered network: there are no secants
-    assert attributions(general, inputs, references, n_steps=3).rule == "gauss_legendre"
-
-
-@pytest.mark.parametrize("groups", [2, 3, 7])
-@pytest.mark.parametrize("fast", [True, False])
-def test_every_group_as_if_it_were_alone(groups, fast):
-    module, inputs, references = make_problem(groups=groups)
-    together = attributions(module, inputs, references, rule="midpoint", n_steps=4, fast=fast).values
-    for group in range(groups):
-        alone = attributions(module, inputs, references[group : group + 1], rule="midpoint", n_steps=4).values
-        torch.testing.assert_close(together[group], alone[0], rtol=1e-11, atol=1e-13)
-
-
-@settings(max_examples=25)
-@given(
-    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    n=st.integers(0, 4),
-    groups=st.integers(1, 4),
-    rule=st.sampled_from(list(RULES)),
-    max_bytes=st.integers(1, 100_000),
-)
-def test_attributions_have_the_shape_of_the_inputs(shape, n, groups, rule, max_bytes):
-    generator = torch.Generator().manual_seed(0)
-    module = nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(shape).numel(), 3), nn.Tanh(), nn.Linear(3, 1))
-    inputs = torch.randn(n, *shape, generator=generator)
-    references = torch.randn(groups, n, *shape, generator=generator)
-    found = attributions(module, inputs, references, rule=rule, n_steps=2, max_bytes=max_bytes)
-    assert found.values.shape == references.shape
-    assert found.residual.shape == (groups, n)
-    whole = attributions(module, inputs, references, rule=rule, n_steps=2)
-    torch.testing.assert_close(found.values, whole.values, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("rule", ["auto", "gauss_legendre", "midpoint"])
-def test_chunked_equals_unchunked(fast, rule):
-    module, inputs, references = make_problem()
-    found = []
-    for max_bytes in (1 << 28, 20_000, 1):
-        result = attributions(
-            module, inputs, references, rule=rule, create_graph=True, fast=fast, max_bytes=max_bytes
+    oracle = captum.attr.IntegratedGradients(scores)
+    for group, start in enumerate(references):
+        expected = oracle.attribute(
+            problem.x, start, additional_forward_args=(contrast,), n_steps=7, method=method
         )
-        gradient = torch.autograd.grad(result.values.square().sum(), module[0].weight)[0]
-        found.append((result.values, gradient, result.residual))
-    for small in found[1:]:
-        torch.testing.assert_close(small, found[0], rtol=1e-10, atol=1e-13)
+        found = IntegratedGradients(rule, 7).attribute(problem.score, problem.x, references)[group]
+        torch.testing.assert_close(found, expected.to(found), rtol=1e-5, atol=1e-6)  # its nodes are float32
 
 
-def test_no_graph_unless_asked_for():
-    module, inputs, references = make_problem()
-    for fast in (True, False):
-        assert not attributions(module, inputs, references, fast=fast).values.requires_grad
-        with torch.no_grad():
-            found = attributions(module, inputs, references, fast=fast, create_graph=True)
-        assert found.values.requires_grad
-        assert not found.residual.requires_grad
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
+def test_many_secants_are_captums_integral_of_kinks(activation):
+    problem = make_problem(activation=activation, n=8)
+    references = references_of(problem)
+    oracle = captum.attr.IntegratedGradients(problem.network)
+    expected = oracle.attribute(problem.x, references[1], n_steps=20_000, method="riemann_middle")
+    found = IntegratedGradients(n_steps=2000).attribute(problem.score, problem.x, references)[1]
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_works_where_gradients_are_switched_off(fast):
-    module, inputs, references = make_problem()
-    expected = attributions(module, inputs, references, fast=fast).values
-    for off in (torch.no_grad(), torch.inference_mode()):
-        with off:
-            found = attributions(module, inputs * 1, references * 1, fast=fast).values
-        torch.testing.assert_close(found.clone(), expected)
+@pytest.mark.parametrize("rule", [*RULES, "secant"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_rule_becomes_complete(rule, seed):
+    problem = make_problem(n=6, seed=seed)
+    references = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(seed)).double()
+    expected = change(problem.score, problem.x, references)
+    errors = [
+        (IntegratedGradients(rule, n).attribute(problem.score, problem.x, references).sum(-1) - expected)
+        .abs()
+        .max()
+        for n in (4, 64)
+    ]
+    scale = float(expected.abs().max())
+    assert errors[1] < (0.1 if rule == "right" else 2e-3) * scale
+    assert errors[1] <= errors[0] + 1e-9
+    assert rule != "secant" or errors[0] < 1e-7 * scale
 
 
-class Normalised(nn.Sequential):
-    """BatchNorm and Dropout in all their training glory."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Linear(5, 8), nn.BatchNorm1d(8), nn.SiLU(), nn.Dropout(0.5), nn.Linear(8, 1), nn.Flatten(0)
-        )
-
-
-@pytest.mark.parametrize("create_graph", [True, False])
-@pytest.mark.parametrize("max_bytes", [1 << 28, 1000])
-def test_dropout_and_batch_norm_do_not_disturb(create_graph, max_bytes):
-    _, inputs, references = make_problem()
-    module = Normalised().double()
-    module(inputs)
-    module[3].eval()
-    buffers = copy.deepcopy(dict(module.named_buffers()))
-    found = attributions(
-        module, inputs, references, n_steps=4, create_graph=create_graph, max_bytes=max_bytes
+def test_two_nodes_are_as_accurate_as_the_papers_sixteen():
+    problem = make_problem(hidden=(64, 32), n=200, columns=10)
+    references = references_of(problem)
+    fine, two, sixteen = (
+        IntegratedGradients(rule, n).attribute(problem.score, problem.x, references)
+        for rule, n in (("gauss_legendre", 32), ("auto", 2), ("right", 16))
     )
-    if create_graph:
-        found.values.sum().backward()
-    assert module.training
-    assert module[1].training
-    assert not module[3].training
-    assert all(torch.equal(value, buffers[name]) for name, value in module.named_buffers())
-    expected = attributions(module.eval(), inputs, references, n_steps=4)
-    torch.testing.assert_close(found.values.detach(), expected.values)
-    alone = attributions(module.train(), inputs[:1], references[:, :1], n_steps=4)
-    torch.testing.assert_close(found.values[:, :1].detach(), alone.values)
+    assert (two - fine).abs().sum() < (sixteen - fine).abs().sum()
 
 
-def test_dropout_does_not_keep_a_network_from_its_fast_path():
-    module, inputs, references = make_problem((8,))
-    dropping = nn.Sequential(module[0], module[1], nn.Dropout(0.9), *list(module)[2:])
-    found = attributions(dropping, inputs, references)
-    assert found.exact
-    torch.testing.assert_close(found.values, attributions(module, inputs, references).values)
-    assert found.residual.max() < 1e-9
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
+@pytest.mark.parametrize("activation", ["silu", "relu"])
+def test_steps_are_chosen_for_a_tolerance(tolerance, activation):
+    problem = make_problem(activation=activation)
+    references = references_of(problem)
+    how = choose_steps(IntegratedGradients(n_steps=1), problem.score, problem.x, references, tolerance)
+    fine = IntegratedGradients(n_steps=256).attribute(problem.score, problem.x, references)
+    found = how.attribute(problem.score, problem.x, references)
+    assert (found - fine).abs().sum() <= 2 * tolerance * fine.abs().sum() or how.n_steps == 256
 
 
-def test_several_outputs_need_a_score():
-    _, inputs, references = make_problem()
-    module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-    with pytest.raises(ValueError, match=r"one logit per row.*pass score="):
-        attributions(module, inputs, references)
-    found = attributions(module, inputs, references, score=lambda out: out[:, 2] - out[:, 0], tolerance=1e-8)
-    last = copy.deepcopy(module[2])
-    single = nn.Linear(6, 1).double()
-    with torch.no_grad():
-        single.weight[0], single.bias[0] = last.weight[2] - last.weight[0], last.bias[2] - last.bias[0]
-    expected = attributions(nn.Sequential(module[0], module[1], single), inputs, references)
-    torch.testing.assert_close(found.values, expected.values, rtol=1e-6, atol=1e-7)
+# --- scores and errors ---------------------------------------------------------------------------------
 
 
-def test_references_of_another_shape_are_refused():
-    module, inputs, references = make_problem()
-    with pytest.raises(ValueError, match=r"references must have shape \(groups, 20, 5\).*not \(20, 5\)"):
-        attributions(module, inputs, references[0])
+@pytest.mark.parametrize("shape", ["(n,)", "(n, 1)"])
+def test_modules_with_one_output_may_give_either_shape(shape):
+    problem = make_problem()
+    network = nn.Sequential(problem.network, nn.Unflatten(0, (-1, 1)))
+    score = Score.of(network if shape == "(n, 1)" else problem.network, problem.task, problem.y)
+    assert score(problem.x.unsqueeze(0)).shape == (1, 48)
 
 
-@pytest.mark.parametrize("n_steps", [0, "many"])
-@pytest.mark.parametrize("rule", ["secant", "right"])
-def test_impossible_steps_are_refused(rule, n_steps):
-    module, inputs, references = make_problem()
-    with pytest.raises(ValueError, match="n_steps must be a positive integer"):
-        attributions(module, inputs, references, rule=rule, n_steps=n_steps)
+@pytest.mark.parametrize(("task", "outputs"), [("binary", 2), ("classes", 1), ("classes", 2), ("number", 3)])
+def test_outputs_that_do_not_fit_the_task_are_refused(task, outputs):
+    problem = make_problem(task)
+    score = Score.of(nn.Linear(4, outputs).double(), problem.task, problem.y)
+    with pytest.raises(ValueError, match=rf"gives {outputs} outputs.*has {problem.task.n_outputs}"):
+        score(problem.x.unsqueeze(0))
 
 
-def test_secants_are_refused_off_the_fast_path():
-    module, inputs, references = make_problem()
-    with pytest.raises(ValueError, match="rule='secant' needs a layered network"):
-        attributions(module, inputs, references, rule="secant", fast=False)
-
-
-def test_a_module_without_gradients_is_refused():
-    class Counted(nn.Module):
-        def forward(self, x):
-            return (x > 0).sum(1).to(x.dtype)
-
-    _, inputs, references = make_problem()
+@EVERY_ATTRIBUTION
+def test_a_module_without_gradients_is_refused(name):
+    problem = make_problem()
+    score = Score.of(Formula(lambda x: x.detach().sum(1)), problem.task, problem.y)
     with pytest.raises(ValueError, match="does not depend differentiably on its inputs"):
-        attributions(Counted(), inputs, references)
+        resolve_attribution(name).attribute(score, problem.x, references_of(problem))
 
 
-def test_kinks_are_warned_of_where_a_gradient_is_wanted():
-    module, inputs, references = make_problem(activation="relu")
-    attributions(module, inputs, references, rule="midpoint", n_steps=4)
-    attributions(module, inputs, references, create_graph=True)
-    with pytest.warns(KinkWarning):
-        attributions(module, inputs, references, rule="midpoint", n_steps=4, create_graph=True)
-    with pytest.warns(KinkWarning):
-        attributions(module, inputs, references, n_steps=4, fast=False, create_graph=True)
+def test_secants_of_other_modules_and_unknown_rules_are_refused():
+    problem = make_problem()
+    score = Score.of(Formula(lambda x: x.square().sum(1)), problem.task, problem.y)
+    for rule, message in (("secant", "needs a chain of linear layers"), ("romberg", "rule must be one of")):
+        with pytest.raises(ValueError, match=message):
+            IntegratedGradients(rule).attribute(score, problem.x, references_of(problem))
 
 
-def test_a_row_at_its_baseline_has_no_attributions():
-    module, inputs, _ = make_problem()
-    for fast in (True, False):
-        found = attributions(module, inputs, inputs.expand(2, -1, -1), fast=fast)
-        assert not found.values.any()
-        assert found.values.isfinite().all()
+def test_an_attribution_of_ones_own_is_used_by_penalties(monkeypatch):
+    class Doubled(GradientTimesInput):
+        def attribute(self, score, rows, references, *, create_graph=False):
+            return 2 * super().attribute(score, rows, references, create_graph=create_graph)
 
-
-def test_autocast_leaves_layered_networks_in_full_precision():
-    module, inputs, references = make_problem(dtype=torch.float32)
-    expected = attributions(module, inputs, references)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = attributions(module, inputs, references, n_steps=expected.n_steps)
-        general = attributions(module, inputs, references, n_steps=expected.n_steps, fast=False)
-    torch.testing.assert_close(found.values, expected.values)
-    assert general.values.dtype == torch.float32
-    error = (general.values - expected.values).norm() / expected.values.norm()
-    assert 0 < error < 0.02
-
-
-def test_the_probe_looks_at_few_rows_under_the_budget():
-    """Choosing steps must not take more memory than the computation may."""
-    seen = []
-
-    class Watched(nn.Sequential):
-        def forward(self, x):
-            seen.append(len(x))
-            return super().forward(x)
-
-    module, inputs, references = make_problem(n=1000)
-    watched = Watched(*module)
-    choose_integration(watched, inputs, references, tolerance=1e-12)
-    assert max(seen) > 1000
-    seen.clear()
-    choose_integration(watched, inputs, references, tolerance=1e-12, max_bytes=100_000)
-    assert max(seen) < 100
-
-
-@pytest.mark.parametrize("rule", ["secant", "romberg", "midpoint"])
-@pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("max_bytes", [1 << 28, 5_000])
-def test_references_that_are_expanded_to_all_rows(rule, fast, max_bytes):
-    if rule != "midpoint" and not fast:
-        pytest.skip("secants are for the fast path")
-    module, inputs, references = make_problem()
-    expanded = references[:, :1].expand(-1, 20, -1)
-    found = []
-    for starts in (expanded, expanded.contiguous()):
-        result = attributions(
-            module,
-            inputs,
-            starts,
-            rule=rule,
-            n_steps=4,
-            fast=fast,
-            create_graph=True,
-            max_bytes=max_bytes,
-        )
-        gradient = torch.autograd.grad(result.values.square().sum(), module[0].weight)[0]
-        plain = attributions(module, inputs, starts, rule=rule, n_steps=4, fast=fast, max_bytes=max_bytes)
-        found.append((result.values.detach(), gradient, result.residual, plain.values, plain.residual))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(found[0][0], found[0][3], rtol=1e-10, atol=1e-12)
-    assert found[0][0].is_contiguous()
-
-
-def test_baselines_feed_attributions():
-    module, inputs, _ = make_problem(n=40)
-    labels, groups = torch.arange(40) % 2, torch.arange(40) // 2 % 3
-    baselines = GroupBaselines.from_data(inputs, labels, groups)
-    found = attributions(module, inputs, baselines.of(labels))
-    assert found.values.shape == (3, 40, 5)
-    assert found.residual.max() < 1e-4
+    monkeypatch.setattr(ATTRIBUTIONS, "_entries", dict(ATTRIBUTIONS._entries))
+    register_attribution("doubled", Doubled)
+    problem = make_problem()
+    options = {"references": "means", "random_state": 0}
+    values = [
+        gcig.ReasonGapPenalty(problem.baselines(), attribution=how, scale=scale, **options)(
+            problem.network, problem.x, problem.y
+        ).item()
+        for how, scale in (("doubled", 2.0), ("gradient_times_input", 1.0), (Doubled(), 2.0))
+    ]
+    assert values == pytest.approx([values[0]] * 3)
+    with pytest.raises(KeyError, match=r"no attribution 'tripled'.*doubled"):
+        gcig.GCIGPenalty(problem.baselines(), attribution="tripled")
+    with pytest.raises(ValueError, match="already registered"):
+        gcig.register_attribution("doubled", Doubled)

@@ -8,20 +8,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 import gcig
-from gcig.core.layered import LayeredNetwork
 from gcig.core.modules import (
     KinkWarning,
+    check_trainable,
     differentiating,
     evaluating,
     logits,
-    probe,
     refuse_wrapped,
     running_eagerly,
-    untraced,
-    warn_of_kinks,
 )
-from gcig.core.quadrature import Integration
-from gcig.models.mlp import make_mlp
 
 
 def test_every_part_goes_back_to_the_mode_it_was_in():
@@ -88,12 +83,6 @@ def test_score_picks_the_logit():
     assert logits(nn.Identity(), outputs, lambda out: out[:, 1] - out[:, 0]).tolist() == [3.0, 0.0]
 
 
-def test_plain_modules_and_functions_are_left_as_they_are():
-    assert untraced(len) is len
-    with running_eagerly(nn.Linear(2, 1)) as nothing:
-        assert nothing is None
-
-
 class Applied(nn.Module):
     """An activation as a function: no module says what it is."""
 
@@ -115,7 +104,6 @@ KINKED = [
     functional.relu6,
     functional.hardtanh,
     functional.hardswish,
-    functional.hardsigmoid,
     functional.hardshrink,
     functional.softshrink,
     functional.selu,
@@ -138,43 +126,48 @@ SMOOTH = [
 ]
 
 
+def check(module, points, kinks=True):
+    check_trainable(module, lambda each: module(each[0]).view(1, -1), points.unsqueeze(0), kinks=kinks)
+
+
 @pytest.mark.parametrize(
     ("function", "kinked"), [*((f, True) for f in KINKED), *((f, False) for f in SMOOTH)]
 )
-def test_kinks(function, kinked):
-    assert probe(Applied(function), torch.randn(2, 6)).kinked is kinked
+def test_kinks_are_warned_of(function, kinked, recwarn):
+    check(Applied(function), torch.randn(2, 6))
+    assert [each.category for each in recwarn] == [KinkWarning] * kinked
+    recwarn.clear()
+    check(Applied(function), torch.randn(2, 6), kinks=False)
+    assert not recwarn.list
 
 
-def test_probing_leaves_no_trace():
-    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 1))
+def test_checking_leaves_no_trace():
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.SiLU(), nn.Dropout(), nn.Linear(4, 1))
     before = {name: value.clone() for name, value in module.state_dict().items()}
     state = torch.get_rng_state()
-    probe(module, torch.zeros(5, 3))
+    check(module, torch.zeros(5, 3))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert all(part.training for part in module.modules())
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-def test_memory_grows_with_the_module_not_with_its_parameters():
-    narrow, wide = make_mlp(10, (20, 20)), make_mlp(10, (2000, 20))
-    few, many = (probe(module, torch.zeros(2, 10)).n_bytes for module in (narrow, wide))
-    assert 40 * 4 <= few < 40 * 100
-    assert 2000 * 4 <= many < 2000 * 100
+class OnceDifferentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values):
+        ctx.save_for_backward(values)
+        return values.square()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, d_values):
+        return 2 * d_values * ctx.saved_tensors[0]
 
 
-@pytest.mark.parametrize("activation", ["silu", "relu"])
-@pytest.mark.parametrize("rule", ["secant", "midpoint"])
-def test_layered_networks_are_judged_by_their_activations(activation, rule, recwarn):
-    method = Integration(LayeredNetwork.recognise(make_mlp(3, activation=activation)), rule)
-    warn_of_kinks(method, kinked=False)
-    warned = [warning for warning in recwarn if warning.category is KinkWarning]
-    assert len(warned) == (activation == "relu" and rule == "midpoint")
-
-
-def test_the_warning_says_what_to_do():
-    with pytest.warns(KinkWarning, match="'midpoint' does not converge.*Use a smooth activation .*'secant'"):
-        warn_of_kinks(Integration(None, "midpoint"), kinked=True)
+@pytest.mark.parametrize("function", [OnceDifferentiable.apply, functional.hardsigmoid])
+def test_a_module_without_second_derivatives_is_refused_with_advice(function):
+    with pytest.raises(RuntimeError, match=r"no second derivative.*use plain operations"):
+        check(Applied(function), torch.randn(2, 6))
 
 
 @pytest.mark.parametrize("name", ["_compiled_call_impl", "_orig_mod"])
@@ -184,26 +177,6 @@ def test_modules_with_a_compiled_part_are_run_eagerly(name, monkeypatch):
     assert running_eagerly(module) != "force_eager"
     object.__setattr__(module[1], name, object())
     assert running_eagerly(module) == "force_eager"
-
-
-def test_a_module_that_keeps_nothing_takes_its_inputs_and_their_gradient():
-    class Sum(nn.Module):
-        def forward(self, x):
-            return x.sum(1)
-
-    assert probe(Sum(), torch.zeros(2, 10)).n_bytes == 2 * (2 * 10 * 4)
-
-
-def test_a_module_that_ignores_its_inputs_has_a_second_derivative():
-    class Constant(nn.Module):
-        def __init__(self, trained):
-            super().__init__()
-            self.bias = nn.Parameter(torch.ones(1), requires_grad=trained)
-
-        def forward(self, x):
-            return self.bias.expand(len(x))
-
-    assert [probe(Constant(trained), torch.zeros(2, 3)).twice for trained in (True, False)] == [True, True]
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.core.numerics import average_slope, root_mean_square_distance, sharpness, vector_norm
+from gcig.core.gcig import root_mean_square_distance, vector_norm
+from gcig.core.secants import average_slope, sharpness
 
 
 @pytest.mark.parametrize(("norm", "order"), [("l1", 1), ("l2", 2)])

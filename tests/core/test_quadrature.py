@@ -1,4 +1,4 @@
-"""Quadrature rules, and the choice of rule and steps."""
+"""Quadrature rules."""
 
 import math
 
@@ -6,11 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
-from gcig.core.layered import LayeredNetwork
-from gcig.core.quadrature import RULES, Integration, _on_device, quadrature, training_integration
-from gcig.models.mlp import make_mlp
+from gcig.core.attribution import RULES, _on_device, quadrature
 
 EVERY_RULE = pytest.mark.parametrize("rule", list(RULES))
 
@@ -51,16 +48,6 @@ def test_right_is_the_papers_riemann_sum():
     assert set(quadrature("right", 16).weights) == {1 / 16}
 
 
-@EVERY_RULE
-@pytest.mark.parametrize("n_parts", [1, 2, 3, 50])
-def test_parts_make_up_the_rule(rule, n_parts):
-    whole = quadrature(rule, 7)
-    parts = whole.split(n_parts)
-    assert len(parts) <= n_parts
-    assert sum((part.nodes for part in parts), ()) == whole.nodes
-    assert sum((part.weights for part in parts), ()) == whole.weights
-
-
 def test_tensors_of_the_inputs_type():
     nodes, weights = quadrature("gauss_legendre", 3).to(torch.zeros(1, dtype=torch.float64))
     assert nodes.dtype == weights.dtype == torch.float64
@@ -72,79 +59,6 @@ def test_errors_name_what_is_wrong():
         quadrature("trapezoid", 4)
     with pytest.raises(ValueError, match="n_steps must be at least 1, not 0"):
         quadrature("right", 0)
-
-
-GENERAL = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.SiLU(), nn.Linear(4, 1))
-
-
-@pytest.mark.parametrize(
-    ("hidden", "activation", "expected"),
-    [
-        ((), "silu", ("secant", 1, True)),
-        ((8,), "silu", ("secant", 1, True)),
-        ((8,), "relu", ("secant", 1, True)),
-        ((8, 4), "silu", ("secant", 1, False)),
-        ((8, 4), "relu", ("secant", 1, False)),
-        ((8, 4, 3), "silu", ("secant", 1, False)),
-        ((8, 4, 3), "relu", ("secant", 2, False)),
-    ],
-)
-def test_training_defaults_of_layered_networks(hidden, activation, expected):
-    method = training_integration(
-        make_mlp(3, hidden, activation), rule="auto", n_steps="auto", fast=True, tabular=True
-    )
-    assert (method.rule, method.n_steps, method.exact) == expected
-
-
-@pytest.mark.parametrize(("fast", "tabular"), [(False, True), (True, False)])
-def test_other_modules_and_inputs_take_two_gauss_legendre_nodes(fast, tabular):
-    for module in (GENERAL, make_mlp(3)):
-        if module is GENERAL or not (fast and tabular):
-            method = training_integration(module, rule="auto", n_steps="auto", fast=fast, tabular=tabular)
-            assert (method.network, method.rule, method.n_steps) == (None, "gauss_legendre", 2)
-
-
-@pytest.mark.parametrize(
-    ("rule", "n_steps"),
-    [("right", 16), ("midpoint", 2), ("simpson", 1), ("gauss_legendre", 2), ("romberg", 2)],
-)
-def test_every_rule_has_steps_of_its_own(rule, n_steps):
-    method = training_integration(make_mlp(3), rule=rule, n_steps="auto", fast=True, tabular=True)
-    assert (method.rule, method.n_steps) == (rule, n_steps)
-    assert method.network is not None
-
-
-@pytest.mark.parametrize(
-    ("rule", "n_nodes"),
-    [("right", 4), ("midpoint", 4), ("gauss_legendre", 4), ("simpson", 9), ("secant", 5), ("romberg", 7)],
-)
-def test_nodes(rule, n_nodes):
-    assert Integration(LayeredNetwork.recognise(make_mlp(3)), rule, 4).n_nodes == n_nodes
-
-
-@pytest.mark.parametrize("rule", ["secant", "romberg"])
-def test_secants_need_a_layered_network(rule):
-    with pytest.raises(ValueError, match=rf"rule='{rule}' needs a layered network.*choose another rule"):
-        training_integration(GENERAL, rule=rule, n_steps="auto", fast=True, tabular=True)
-
-
-def test_extrapolation_halves_its_steps():
-    network = LayeredNetwork.recognise(make_mlp(3))
-    assert Integration(network, "romberg", 8).n_steps == 8
-    with pytest.raises(ValueError, match="n_steps must be a power of two for rule='romberg', not 6"):
-        Integration(network, "romberg", 6)
-
-
-@pytest.mark.parametrize("rule", ["secant", "midpoint"])
-@pytest.mark.parametrize("n_steps", [0, -2, "many"])
-def test_steps_must_be_positive(rule, n_steps):
-    with pytest.raises(ValueError, match="n_steps must be a positive integer or 'auto'"):
-        training_integration(make_mlp(3), rule=rule, n_steps=n_steps, fast=True, tabular=True)
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(ValueError, match="rule must be one of"):
-        Integration(None, "trapezoid", 4)
 
 
 def test_a_rule_that_was_copied_in_inference_mode_can_be_trained_with():

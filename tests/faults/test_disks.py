@@ -138,7 +138,6 @@ def test_fault_26_a_torn_file_is_refused(loans_csv, model, shell, tmp_path):
     code, _, err = shell("predict", torn, loans_csv)
     assert code == 2
     assert "is not the file that was saved" in err
-    pytest.importorskip("pyarrow")
     parquet = tmp_path / "torn.parquet"
     make_raw_loans(50).to_parquet(parquet)
     parquet.write_bytes(parquet.read_bytes()[:-200])

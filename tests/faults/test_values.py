@@ -40,7 +40,7 @@ def comma_model(tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         out = ["--out", str(folder / "model"), "--method", "unconstrained", "--epochs", "4", "-q"]
-        main(["train", str(path), *ROLES, *out])
+        main(["train", str(path), *ROLES, "--decimal", ",", *out])
     return folder / "model"
 
 
@@ -60,6 +60,7 @@ def probability(shell, model, path, *more):
 
 def test_fault_31_the_decimal_mark_is_that_of_training(shell, comma_model, tmp_path):
     assert gcig.load(comma_model).csv_format_.decimal == ","
+    assert gcig.load(comma_model).csv_format_.separator == ";"
     whole = probability(shell, comma_model, write(tmp_path / "a.csv", "income;rate\n3000;1\n"))
     same = probability(shell, comma_model, write(tmp_path / "b.csv", "income;rate\n3000,0;1\n"))
     assert whole == same
@@ -82,8 +83,14 @@ def test_fault_31_a_file_that_contradicts_training_is_refused(shell, comma_model
         more = ROLES
     code, out, err = shell(command, comma_model, path, *more)
     assert (code, out) == (2, "")
-    assert "--decimal must be set" in err
-    assert "the model was trained on" in err
+    separator = text[len("income")]
+    if separator == ";":
+        assert "Column 'income'" in err
+        assert "in row 1 (below the header), but in training it held numbers" in err
+        assert "--decimal . sets the mark" in err
+    else:
+        assert "--sep must be set" in err
+        assert "the model was trained on has ';'" in err
     if command == "predict":
         assert len(probability(shell, comma_model, path, "--decimal", ".")) == 1
 
@@ -96,15 +103,18 @@ def test_fault_31_parts_of_any_size_are_read_alike(shell, comma_model, tmp_path)
     assert found[0] == found[1] == found[2]
 
 
-def test_fault_31_a_model_of_python_decides_once_for_the_whole_file(shell, tmp_path):
+def test_fault_31_a_model_of_python_reads_decimal_points_unless_told_otherwise(shell, tmp_path):
     table = income_table()
     model = METHODS["unconstrained"].estimator(**QUICK)
     model.fit(table[["income", "rate"]], table["approved"], sensitive_features=table["sex"])
     model.save(tmp_path / "m")
     numbers = ["3.000"] * 100 + ["2.999,5"] + ["3000"]
     path = write(tmp_path / "new.csv", "income;rate\n" + "".join(f"{n};1\n" for n in numbers))
+    code, _, err = shell("predict", tmp_path / "m", path, "--quiet")
+    assert (code, "--decimal must be set" in err or "in row 101" in err) == (2, True), err
+    notation = ["--decimal", ",", "--numeric", "income"]
     for rows in ("1", "10", "1000"):
-        found = probability(shell, tmp_path / "m", path, "--rows-at-once", rows)
+        found = probability(shell, tmp_path / "m", path, *notation, "--rows-at-once", rows)
         assert found[0] == found[-1]
 
 
@@ -122,22 +132,36 @@ def test_fault_32_thousands_that_only_some_values_show(shell, tmp_path, small, l
     flags = [*ROLES, "--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1"]
     code, _, err = shell("train", path, *flags)
     assert code == 2
-    assert "--decimal must be set" in err
     assert "'income'" in err
-    assert "thousands or a fraction" in err
-    grouping = "," if "." in large else "."
-    _, _, err = shell("train", path, *flags, "--decimal", grouping)
-    assert "40 entries with digits in groups of three" in err
+    if "." in large:
+        assert "--decimal must be set" in err
+        assert "thousands or a fraction" in err
+    other = "," if "." in large else "."
+    code, _, err = shell("train", path, *flags, "--decimal", other)
+    assert (code, "--numeric income" in err) == (2, True)
+    assert shell("train", path, *flags, "--decimal", other, "--numeric", "income")[0] in (0, 1)
     model = gcig.load(tmp_path / "m")
-    assert model.csv_format_.thousands
+    assert model.csv_format_.decimal == other
     assert model.encoder_.columns_[0].scale > 5  # 0.5 if the mark started a fraction
 
 
+def test_fault_32_thousands_are_read_if_requested_and_fractions_if_the_mark_is_named(shell, tmp_path):
+    rows = [f"{['989', '1.001'][i % 2]};{'fm'[i // 2 % 2]};{['no', 'yes'][i % 3 % 2]}" for i in range(80)]
+    path = write(tmp_path / "t.csv", "income;sex;approved\n" + "\n".join(rows) + "\n")
+    flags = [*ROLES, "--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1", "--decimal", "."]
+    assert shell("train", path, *flags)[0] in (0, 1)
+    assert gcig.load(tmp_path / "m").encoder_.columns_[0].mean == pytest.approx(495, abs=20)
+
+
 def test_fault_32_another_column_shows_the_decimal_mark(shell, tmp_path):
-    rows = [f"{['989', '1.001'][i % 2]};0,5;{'fm'[i // 2 % 2]};{['no', 'yes'][i % 3 % 2]}" for i in range(80)]
+    rows = [f"{['989', '1.001'][i % 2]};0.5;{'fm'[i // 2 % 2]};{['no', 'yes'][i % 3 % 2]}" for i in range(80)]
     path = write(tmp_path / "t.csv", "income;rate;sex;approved\n" + "\n".join(rows) + "\n")
-    shell("train", path, *ROLES, "--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1", "-q")
-    assert gcig.load(tmp_path / "m").encoder_.columns_[0].mean > 990
+    flags = [*ROLES, "--out", tmp_path / "m", "--method", "unconstrained", "--epochs", "1", "-q"]
+    assert shell("train", path, *flags)[0] in (0, 1)
+    assert gcig.load(tmp_path / "m").encoder_.columns_[0].mean < 990
+    path.write_text(path.read_text().replace("0.5", "0,5"))
+    code, _, err = shell("train", path, *flags, "--overwrite")
+    assert (code, "--decimal must be set" in err) == (2, True)
 
 
 # --- 35: groups that look alike ----------------------------------------------------------------------------

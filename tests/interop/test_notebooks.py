@@ -57,7 +57,7 @@ def make_evaluation(rows, linear):
 
 
 def make_explanation(rows, linear):
-    model = gcig.FairXClassifier(**{**QUICK_CREDIT, "lambda_ig": 0, "lambda_fair": 0})
+    model = gcig.FairXClassifier(**{**QUICK_CREDIT, "budget": 0})
     with pytest.warns(gcig.InputWarning, match="'salary'"):  # one entry is far from the others
         model.fit(**rows)
     return model.explain(rows["X"], rows["y"])

@@ -12,7 +12,8 @@ from gcig._validation import InputWarning
 from gcig.data.encoding import TableEncoder
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-from gcig.methods.onnx_export import ROWS, GraphBuilder, encode_rows, table_inputs  # noqa: E402 (needs onnx)
+from gcig.methods.onnx_export import ROWS, encode_rows, table_inputs  # noqa: E402 (needs onnx)
+from gcig.methods.onnx_graph import GraphBuilder  # noqa: E402 (needs onnx)
 
 N_TRAINING, N_NEW = 6, 5
 # Of numbers next to zero the squares vanish, and so do the deviations that others are divided by.
@@ -60,6 +61,7 @@ def test_every_cell_is_encoded_alike(parts):
     training = parts[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
-        encoder = TableEncoder(max_levels=3).fit(training)
-        for table in parts:
-            np.testing.assert_array_equal(run_encoder(encoder, table), encoder.transform(table))
+        for n_bins in (0, 3):
+            encoder = TableEncoder(n_bins, max_levels=3).fit(training)
+            for table in parts:
+                np.testing.assert_array_equal(run_encoder(encoder, table), encoder.transform(table))

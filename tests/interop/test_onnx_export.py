@@ -14,14 +14,15 @@ from torch import nn
 import gcig
 from gcig._validation import InputError
 from gcig.auditing import audit, open_model
-from gcig.methods.adversarial import AdversarialClassifier
-from gcig.methods.lagrangian import LagrangianClassifier
-from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.methods.networks import Affine, MixtureOfOutputs
+from gcig.methods.registry import METHODS
+from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.models.mlp import ACTIVATIONS, make_mlp
 from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-from gcig.methods.onnx_export import LAYERS, export_onnx  # noqa: E402 (needs onnx)
+from gcig.methods.onnx_export import export_onnx  # noqa: E402 (needs onnx)
+from gcig.methods.onnx_graph import LAYERS  # noqa: E402 (needs onnx)
 
 CLOSE = {"rtol": 0, "atol": 1e-6}
 
@@ -66,6 +67,13 @@ def export(tmp_path):
 
 
 def assert_same_answers(session, model, table):
+    if hasattr(model, "label_scale_"):
+        assert {name: (each.type, each.shape) for name, each in session.outputs.items()} == {
+            "prediction": ("tensor(double)", ["rows"])
+        }
+        expected = model.predict(table)
+        np.testing.assert_allclose(session(table)[0], expected, rtol=1e-5, atol=1e-5 * model.label_scale_)
+        return
     labels, probabilities = session(table)
     np.testing.assert_allclose(probabilities, model.predict_proba(table), **CLOSE)
     assert labels.tolist() == model.predict(table).tolist()
@@ -204,15 +212,30 @@ def adult():
     return tuple(part.loc[rows] for part in (data.X, data.y, data.sensitive_features))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # one epoch learns little
+@pytest.mark.parametrize("name", gcig.list_datasets())
+@pytest.mark.parametrize("key", ["unconstrained", "fairx"])
+def test_every_shipped_table(name, key, export):
+    data = gcig.load_dataset(name)
+    rows = data.X.sample(900, random_state=0).index
+    X, y, groups = (part.loc[rows] for part in (data.X, data.y, data.sensitive_features))
+    options = {"repair": "always"} if key == "fairx" else {}
+    model = METHODS[key].estimator_for(data.task)(**{**QUICK_CREDIT, "max_epochs": 1}, **options)
+    model.fit(X[:600], y[:600], sensitive_features=groups[:600])
+    assert_same_answers(export(model), model, X)
+
+
 # One epoch learns little, and rows that training did not see are what is tried.
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     "method",
-    [gcig.FairXClassifier, UnconstrainedClassifier, LagrangianClassifier, AdversarialClassifier],
+    ["fairx", "unconstrained", "lagrangian", "adversarial"],
 )
 def test_adult_with_every_method_that_decides_by_a_threshold(adult, method, export):
     X, y, groups = (part.iloc[:800] for part in adult)
-    model = method(**{**QUICK_CREDIT, "max_epochs": 1}).fit(X, y, sensitive_features=groups)
+    model = (
+        METHODS[method].estimator(**{**QUICK_CREDIT, "max_epochs": 1}).fit(X, y, sensitive_features=groups)
+    )
     test = adult[0].iloc[800:].copy()
     test.loc[test.index[:50], ["workclass", "education", "age", "fnlwgt"]] = np.nan
     assert test["native-country"].isin(X["native-country"]).mean() < 1
@@ -240,6 +263,30 @@ def test_labels_are_the_classes_of_training(model, credit, export, classes, kind
     assert set(session(credit[0])[0].tolist()) == set(classes.tolist())
 
 
+@pytest.mark.parametrize("classes", [("a", "b", "c"), (2, 5, 9)], ids=str)
+def test_several_classes(credit, export, classes):
+    X, *_, groups = credit
+    y = np.array(classes)[np.arange(len(X)) % 3]
+    model = UnconstrainedClassifier(**QUICK_CREDIT).fit(X, y, sensitive_features=groups)
+    session = export(model)
+    assert session.outputs["probabilities"].shape == ["rows", 3]
+    assert_same_answers(session, model, X)
+    assert set(session(X)[0].tolist()) == set(classes)
+
+
+def test_numbers(credit, export, tmp_path):
+    X, _, groups = credit
+    amount = X["credit_amount"]
+    model = UnconstrainedRegressor(**QUICK_CREDIT).fit(X, amount, sensitive_features=groups)
+    assert_same_answers(export(model), model, X)
+    network = nn.Sequential(nn.Linear(model.encoder_.n_features_out_, 4), nn.Tanh(), nn.Linear(4, 1))
+    own = UnconstrainedRegressor(**QUICK_CREDIT, module=network).fit(X, amount, sensitive_features=groups)
+    assert type(own.module_) is Affine
+    own.to_onnx(tmp_path / "own.onnx")
+    assert gcig.adapt(open_model(tmp_path / "own.onnx"), X).task == "number"
+    assert_same_answers(export(own), own, X)
+
+
 def test_the_threshold_is_inside(model, credit, export):
     for threshold in (0.0, 0.3, 0.9, 1.0):
         other = copy(model)
@@ -253,6 +300,7 @@ def test_a_file_says_what_it_holds(model, tmp_path):
     assert stored.producer_name == "gcig"
     assert {each.key: each.value for each in stored.metadata_props} == {
         "gcig_method": "fairx",
+        "gcig_task": "binary",
         "gcig_classes": "[0, 1]",
         "gcig_threshold": "0.5",
     }
@@ -280,6 +328,13 @@ def test_activations(model, credit, export, activation):
         generator=torch.Generator().manual_seed(0),
     )
     assert_same_answers(export(with_network(model, network)), with_network(model, network), credit[0])
+
+
+def test_mixtures_and_affine_outputs(model, credit, export):
+    width = model.encoder_.n_features_out_
+    parts = [make_mlp(width, (5,)), make_mlp(width, ())]
+    other = with_network(model, Affine(MixtureOfOutputs(parts, [1.0, 2.0]), 0.5, torch.ones(1)))
+    assert_same_answers(export(other), other, credit[0])
 
 
 def test_networks_of_ones_own_with_normalisation(model, credit, export):
@@ -342,7 +397,7 @@ def test_networks_that_cannot_be_read_are_refused_with_the_reason(model, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("key", "reason"), [("dir", "group of every new row"), ("hardt", "group of"), ("agarwal", "draws its")]
+    ("key", "reason"), [("dir", "group of every new row"), ("hardt", "group of"), ("agarwal", "overrides")]
 )
 def test_methods_that_decide_otherwise_are_refused(model, tmp_path, key, reason):
     other = gcig.methods.METHODS[key].estimator()
@@ -382,7 +437,8 @@ def test_other_refusals(model, tmp_path):
 
 def test_without_the_extra_the_error_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "gcig.methods.onnx_export")  # as if it was never imported
+    for name in ("onnx_export", "onnx_graph"):  # as if they were never imported
+        monkeypatch.delitem(sys.modules, f"gcig.methods.{name}")
     with pytest.raises(ImportError, match=r"pip install 'gcig\[onnx\]'"):
         model.to_onnx(tmp_path / "model.onnx")
 
@@ -390,10 +446,11 @@ def test_without_the_extra_the_error_says_what_to_install(model, tmp_path, monke
 # --- Audits ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # short training
 def test_an_exported_file_can_be_audited(credit, tmp_path):
     X, y, groups = (part.head(300) for part in credit)
     X = X[["checking_status", "duration", "age", "housing"]]
-    model = gcig.FairXClassifier(**QUICK_CREDIT, lambda_ig=0.05).fit(X, y, sensitive_features=groups)
+    model = gcig.FairXClassifier(**QUICK_CREDIT, repair="always").fit(X, y, sensitive_features=groups)
     model.to_onnx(tmp_path / "model.onnx")
     rows = {"X": X.head(150), "y": y.head(150), "sensitive_features": groups.head(150)}
     few = {"n_bootstrap": 20, "n_shuffles": 5}

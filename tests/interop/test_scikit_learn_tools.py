@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gcig
-from gcig.methods.disparate_impact_remover import DisparateImpactRemover
+from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
@@ -24,9 +24,8 @@ from tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 
 # Three epochs on half the rows do not learn much.
 pytestmark = [
-    pytest.mark.usefixtures("short_epochs"),
-    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.CollapseWarning"),
-    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ThresholdWarning"),
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.ThresholdWarning"),
 ]
 
 
@@ -92,7 +91,7 @@ def test_a_search_that_refits_by_a_rule_of_the_users(credit):
 
     search = RandomizedSearchCV(
         requesting(),
-        {"lambda_ig": [0.0, 1.0]},
+        {"budget": [0.0, 0.5]},
         n_iter=2,
         scoring={"auc": "roc_auc", "gcig": gcig_scorer()},
         refit=fairest_that_predicts,
@@ -103,7 +102,7 @@ def test_a_search_that_refits_by_a_rule_of_the_users(credit):
     found = pd.DataFrame(search.cv_results_)
     assert search.best_index_ == fairest_that_predicts(search.cv_results_)
     assert found["mean_test_gcig"][search.best_index_] > found["mean_test_gcig"].min()
-    assert search.best_estimator_.lambda_ig == search.best_params_["lambda_ig"]
+    assert search.best_estimator_.budget == search.best_params_["budget"]
 
 
 @pytest.mark.usefixtures("routing")

@@ -144,9 +144,9 @@ def small(attributions, columns=("a", "b"), groups=("f", "m"), disparity=None):
 
 def test_rows_without_reasons_are_counted_and_not_called_fair():
     found = small(np.ones((2, 3, 2)), disparity=[0.2, np.nan, 0.4])
-    assert repr(found).endswith("mean disparity 0.300 (1 rows have vanishing attributions)")
+    assert repr(found).endswith("mean disparity 0.300 (1 rows have vanishing attributions or no reference)")
     nothing = small(np.zeros((2, 2, 2)), disparity=[np.nan, np.nan])
-    assert "disparity undefined (2 rows have vanishing attributions)" in repr(nothing)
+    assert "disparity undefined (2 rows have vanishing attributions or no reference)" in repr(nothing)
 
 
 def test_html_is_escaped():

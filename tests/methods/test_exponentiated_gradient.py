@@ -1,29 +1,23 @@
-import warnings
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from fairlearn.metrics import equalized_odds_difference
-from fairlearn.reductions import EqualizedOdds, ErrorRate
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import gcig
 from gcig._validation import InputError
 from gcig.methods.exponentiated_gradient import (
     ExponentiatedGradientClassifier,
-    WeightedEqualizedOdds,
-    WeightedErrorRate,
-    _resolve_round_epochs,
-    train_weighted,
+    ExponentiatedGradientRegressor,
+    resample,
 )
-from gcig.methods.networks import MixtureOfLogits
-from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training.loop import Loop
-from gcig.training.runtime import seeded_generator
-from tables import QUICK_BIASED, gaps, make_biased
+from gcig.methods.networks import MixtureOfOutputs
+from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
+from gcig.training.batches import Rows
+from tables import QUICK_BIASED, gaps, make_biased, make_biased_task
 
 SHORT = {**QUICK_BIASED, "max_iter": 8}
 
@@ -45,7 +39,7 @@ def test_the_gap_falls_on_new_rows_and_ranking_stays(model, biased):
     after = gaps(model.expected_predictions(test.X), test.y, test.groups)["eo"]
     assert before > 0.3
     assert after < 0.35 * before
-    aucs = [gcig.evaluate(each, test.X, test.y, **test.by, n_bootstrap=0).auc for each in (plain, model)]
+    aucs = [roc_auc_score(test.y, each.decision_function(test.X)) for each in (plain, model)]
     assert aucs[1] > aucs[0] - 0.05
 
 
@@ -76,7 +70,7 @@ def test_a_looser_bound_leaves_a_larger_gap(biased):
 def test_the_logit_is_the_weighted_sum_of_the_predictors_logits(model, biased):
     rows = torch.from_numpy(model.encode(biased.X))
     mixture = model.explained_score
-    assert isinstance(mixture, MixtureOfLogits)
+    assert isinstance(mixture, MixtureOfOutputs)
     assert len(mixture.networks) >= 2
     assert float(mixture.weights.sum()) == pytest.approx(1)
     with torch.no_grad():
@@ -97,7 +91,6 @@ def test_gcig_explains_the_mixture(model, biased):
     with torch.no_grad():
         expected = [model.module_(rows) - model.module_(baselines[:, group]) for group in range(2)]
     np.testing.assert_allclose(found.attributions.sum(2), torch.stack(expected), atol=1e-2)
-    assert gcig.evaluate(model, biased.X, biased.y, **biased.by, n_bootstrap=0).gcig > 0
 
 
 def test_draws_follow_the_mixture_need_no_groups_and_can_be_repeated(model, biased):
@@ -176,29 +169,16 @@ def test_sample_weight_decides_which_rates_are_made_equal(biased):
     assert gap_of_clerks(sample_weight=weights) < 0.5 * gap_of_clerks()
 
 
-def test_weights_in_the_constraints_are_copies_of_rows():
+def test_rows_are_repeated_in_proportion_to_their_weights():
     rng = np.random.default_rng(0)
-    labels, groups, copies = rng.integers(2, size=60), rng.integers(3, size=60), rng.integers(1, 5, 60)
-    decisions = rng.integers(2, size=60)
-    rows, again = np.arange(60)[:, None], np.repeat(np.arange(60), copies)
-    ours, theirs = WeightedEqualizedOdds(copies.astype(float), difference_bound=0.05), EqualizedOdds()
-    error, plain_error = WeightedErrorRate(copies.astype(float)), ErrorRate()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for moment in (ours, error):
-            moment.load_data(rows, labels, sensitive_features=groups)
-        for moment in (theirs, plain_error):
-            moment.load_data(rows[again], labels[again], sensitive_features=groups[again])
-    violations, expected = (moment.gamma(lambda X: decisions[X[:, 0]]) for moment in (ours, theirs))
-    pd.testing.assert_series_equal(violations, expected)
-    assert ours.bound().unique().tolist() == [0.05]
-    decided = [moment.gamma(lambda X: decisions[X[:, 0]]).iloc[0] for moment in (error, plain_error)]
-    assert decided[0] == pytest.approx(decided[1])
-    multipliers = pd.Series(rng.random(len(ours.index)), index=ours.index)
-    pd.testing.assert_series_equal(ours.project_lambda(multipliers), theirs.project_lambda(multipliers))
-    costs = (error.signed_weights() + ours.signed_weights(multipliers)).to_numpy()
-    of_copies = (plain_error.signed_weights() + theirs.signed_weights(multipliers)).to_numpy()
-    np.testing.assert_allclose(costs * copies.mean(), np.bincount(again, of_copies))
+    weights = torch.from_numpy(rng.uniform(0, 3, 1000))
+    rows = Rows(torch.zeros(1000, 1), torch.arange(1000), torch.zeros(1000), weights)
+    counts = torch.bincount(resample(rows).labels, minlength=1000)
+    assert counts.sum() == 1000
+    assert (counts - weights / weights.mean()).abs().max() <= 1
+    assert resample(rows).weights is None
+    whole = Rows(rows.inputs, rows.labels, rows.groups)
+    assert resample(whole) is whole
 
 
 def test_warm_start_continues_from_the_heaviest_network(biased):
@@ -207,7 +187,7 @@ def test_warm_start_continues_from_the_heaviest_network(biased):
     before = model.module_
     model.set_params(max_epochs=1).fit(biased.X, biased.y, **biased.by)
     assert model.module_ is not before
-    assert gcig.evaluate(model, biased.X, biased.y, **biased.by, n_bootstrap=0).auc > 0.75
+    assert roc_auc_score(biased.y, model.decision_function(biased.X)) > 0.75
 
 
 @pytest.mark.parametrize(
@@ -238,48 +218,59 @@ def test_the_gap_is_halved_on_nine_of_ten_seeds():
     assert halved >= 9
 
 
-def test_rounds_are_long_enough_to_move_a_network():
-    assert [_resolve_round_epochs("auto", batches) for batches in (1, 10, 60, 1000)] == [150, 15, 3, 3]
-    assert _resolve_round_epochs(2, 10) == 2
+@pytest.mark.parametrize(("n_rows", "epochs"), [(64, 150), (640, 15), (3840, 3), (512_000, 3)])
+def test_rounds_are_long_enough_to_move_a_network(n_rows, epochs):
+    assert ExponentiatedGradientClassifier().round_loop(n_rows).max_epochs == epochs
+    assert ExponentiatedGradientClassifier(round_epochs=2).round_loop(n_rows).max_epochs == 2
 
 
-# --- what it is made of -------------------------------------------------------------------------------
+# --- Numbers ------------------------------------------------------------------------------------------
 
 
-def test_a_mixture_takes_weights_that_are_scaled_and_refuses_others():
-    networks = [nn.Linear(2, 1), nn.Linear(2, 1)]
-    mixture = MixtureOfLogits(networks, [2.0, 6.0])
-    assert mixture.weights.tolist() == [0.25, 0.75]
-    assert mixture(torch.zeros(5, 2)).shape == (5,)
-    twin = MixtureOfLogits([nn.Linear(2, 1), nn.Linear(2, 1)], [1.0, 1.0])
-    twin.load_state_dict(mixture.state_dict())
-    assert torch.equal(twin(torch.ones(3, 2)), mixture(torch.ones(3, 2)))
-    for weights in ([1.0], [1.0, 0.0], [1.0, -1.0]):
-        with pytest.raises(ValueError, match="2 networks need as many positive weights"):
-            MixtureOfLogits(networks, weights)
+@pytest.fixture(scope="module")
+def numbers():
+    return make_biased_task("number")
 
 
-def test_rows_of_weight_zero_do_not_train():
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(200, 3, generator=generator)
-    labels = (inputs[:, 0] > 0).long()
-    weights = torch.ones(200).index_fill(0, torch.arange(0, 200, 4), 0.0)
+@pytest.fixture(scope="module")
+def regressor(numbers):
+    return ExponentiatedGradientRegressor(**SHORT).fit(numbers.X, numbers.y, **numbers.by)
 
-    def trained(targets):
-        torch.manual_seed(0)
-        network = nn.Linear(3, 1)
-        train_weighted(
-            network,
-            inputs,
-            targets,
-            weights,
-            loop=Loop(5, 32),
-            learning_rate=0.05,
-            weight_decay=0.0,
-            generator=seeded_generator(0),
-        )
-        return network
 
-    one, other = trained(labels), trained(torch.where(weights == 0, 1 - labels, labels))
-    assert torch.equal(one.weight, other.weight)
-    assert (((one(inputs)[:, 0] > 0) == (labels == 1)).float().mean()) > 0.9
+def group_errors(model, data):
+    squares = (model.predict(data.X) - data.y) ** 2
+    return [squares[data.groups == group].mean() for group in ("f", "m")]
+
+
+def test_the_worst_group_is_predicted_better_at_a_stated_cost(regressor, numbers):
+    plain = UnconstrainedRegressor(**QUICK_BIASED).fit(numbers.X, numbers.y, **numbers.by)
+    test = make_biased_task("number", 4000, seed=7)
+    before, after = max(group_errors(plain, test)), max(group_errors(regressor, test))
+    assert after < 0.98 * before
+    assert regressor.score(test.X, test.y) > plain.score(test.X, test.y) - 0.05
+
+
+def test_a_higher_price_is_paid_for_the_worst_group(regressor, numbers):
+    dear = ExponentiatedGradientRegressor(**SHORT, eps=0.1).fit(numbers.X, numbers.y, **numbers.by)
+    cheap = ExponentiatedGradientRegressor(**SHORT, eps=0.9).fit(numbers.X, numbers.y, **numbers.by)
+    worst = [max(group_errors(model, numbers)) for model in (dear, regressor, cheap)]
+    assert worst[0] < worst[1] <= worst[2] * 1.01
+
+
+def test_a_number_is_the_mean_of_the_networks_predictions(regressor, numbers):
+    scaled = regressor.module_
+    rows = torch.from_numpy(regressor.encode(numbers.X))
+    mixture = scaled.network
+    assert isinstance(mixture, MixtureOfOutputs)
+    with torch.no_grad():
+        each = torch.stack([network(rows) for network in mixture.networks], 1)
+    expected = (each @ mixture.weights) * scaled.scale + scaled.shift
+    np.testing.assert_allclose(regressor.predict(numbers.X), expected, rtol=1e-5)
+
+
+def test_warm_start_continues_with_a_number(numbers):
+    settings = {**QUICK_BIASED, "max_iter": 2, "round_epochs": 1, "warm_start": True}
+    model = ExponentiatedGradientRegressor(**settings).fit(numbers.X, numbers.y, **numbers.by)
+    before = model.score(numbers.X, numbers.y)
+    model.set_params(max_epochs=1).fit(numbers.X, numbers.y, **numbers.by)
+    assert model.score(numbers.X, numbers.y) > before - 0.05

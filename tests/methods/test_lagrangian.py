@@ -5,23 +5,21 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import roc_auc_score
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import cross_entropy, mse_loss
 
-from gcig._validation import InputError
-from gcig.core.batch import GroupedBatch
+from gcig import InputError
 from gcig.methods.lagrangian import (
     LagrangianClassifier,
+    LagrangianRegressor,
     Multipliers,
-    PrimalDualStep,
-    ascend,
+    PrimalDual,
     pulls,
     violations,
 )
-from gcig.methods.outcome_bounded import cell_members
-from gcig.methods.unconstrained import UnconstrainedClassifier
-from tables import gaps, make_biased
+from gcig.methods.registry import METHODS
+from support.games import make_data, make_game
+from tables import make_biased, make_biased_task, task_gap
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)
@@ -36,158 +34,181 @@ def fitted(data=DATA, **parameters):
 
 @pytest.mark.parametrize("n_groups", [2, 3, 5])
 def test_violations_compare_every_ordered_pair(n_groups):
-    rates = torch.rand(2, n_groups, generator=torch.Generator().manual_seed(0))
+    rates = torch.rand(2, n_groups, 3, generator=torch.Generator().manual_seed(0))
     found = violations(rates, 0.05)
-    for y in range(2):
-        for g in range(n_groups):
-            for h in range(n_groups):
-                assert found[y, g, h].item() == pytest.approx((rates[y, g] - rates[y, h]).item() - 0.05)
+    for g in range(n_groups):
+        for h in range(n_groups):
+            torch.testing.assert_close(found[:, g, h], rates[:, g] - rates[:, h] - 0.05)
+
+
+def test_an_unknown_rate_violates_nothing():
+    found = violations(torch.tensor([[[0.5], [torch.nan], [0.1]]]), 0.0)
+    assert found[0, 1].eq(0).all()
+    assert found[0, :, 1].eq(0).all()
+    assert found[0, 0, 2] == pytest.approx(0.4)
+
+
+def test_pulls_are_the_derivative_of_the_lagrangian():
+    multipliers = torch.rand(2, 4, 4, 3, generator=torch.Generator().manual_seed(0))
+    rates = torch.rand(2, 4, 3, requires_grad=True)
+    ((multipliers * violations(rates, 0.1)).sum() / 3).backward()
+    torch.testing.assert_close(pulls(multipliers), rates.grad)
+    torch.testing.assert_close(pulls(multipliers).sum(1), torch.zeros(2, 3))
+
+
+def settings(**parameters):
+    return LagrangianClassifier(**{"damping": 0.0, "max_gap": 0.1, "memory": 1, **parameters})
+
+
+def make_multipliers(data, steps=1, **parameters):
+    game = make_game(PrimalDual, settings(**parameters), nn.Linear(3, 1), data, steps=steps)
+    return game.multipliers, game.members
 
 
 @given(st.floats(0, 20), st.floats(-1, 1), st.floats(0, 100), st.floats(0.1, 20))
 def test_multipliers_stay_within_bounds(value, violation, step, largest):
-    found = ascend(torch.tensor(min(value, largest)), torch.tensor(violation), step, largest).item()
-    assert 0 <= found <= largest * (1 + 1e-6)
-    if violation <= 0:
-        assert found <= value + 1e-6
-
-
-def test_pulls_are_the_derivative_of_the_lagrangian():
-    multipliers = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(0))
-    rates = torch.rand(2, 4, requires_grad=True)
-    ((multipliers * violations(rates, 0.1)).sum() / 3).backward()
-    torch.testing.assert_close(pulls(multipliers), rates.grad)
-    torch.testing.assert_close(pulls(multipliers).sum(1), torch.zeros(2))
-
-
-def settings(**parameters):
-    return LagrangianClassifier(**{"damping": 0.0, "max_gap": 0.1, **parameters})
-
-
-def make_rows(n=64, n_groups=2, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(2, (n,), generator=generator)
-    groups = torch.randint(n_groups, (n,), generator=generator)
-    return GroupedBatch(torch.randn(n, 3, generator=generator), labels, groups)
+    multipliers, _ = make_multipliers(make_data("binary"), max_multiplier=largest)
+    multipliers.values.fill_(min(value, largest))
+    multipliers.bound = 0.0
+    multipliers.sums, multipliers.seen = torch.tensor([[[violation], [0.0]]] * 2), torch.ones(2, 2, 1)
+    after = multipliers.ascend(step)
+    assert 0 <= after.min() <= after.max() <= largest * (1 + 1e-6)
+    assert after[0, 0, 1, 0] == pytest.approx(
+        np.clip(min(value, largest) + step * violation, 0, largest), abs=1e-4
+    )
 
 
 def test_a_memory_of_one_row_is_the_last_batch():
-    rows = make_rows()
-    members = cell_members(rows, 2)
-    multipliers = Multipliers(members, settings(memory=1), steps=1)
-    assert multipliers.rates.isnan().all()
-    assert multipliers.pulls.tolist() == [[0, 0], [0, 0]]
+    data = make_data("binary")
+    multipliers, members = make_multipliers(data)
+    assert multipliers.pulls.eq(0).all()
     for seed in range(3):
-        outcomes = torch.rand(64, generator=torch.Generator().manual_seed(seed))
-        multipliers.observe(outcomes, members)
+        decisions = torch.rand(64, 1, generator=torch.Generator().manual_seed(seed))
+        multipliers.observe(decisions, members)
+    rates = multipliers.sums / multipliers.seen
     for y in range(2):
         for g in range(2):
-            expected = outcomes[(rows.labels == y) & (rows.groups == g)].mean()
-            torch.testing.assert_close(multipliers.rates[y, g], expected)
+            expected = decisions[(data.all.labels == y) & (data.all.groups == g)].mean()
+            torch.testing.assert_close(rates[y, g, 0], expected)
 
 
 def test_a_cell_that_is_missing_in_a_batch_keeps_its_rate():
-    rows = make_rows()
-    members = cell_members(rows, 2)
-    multipliers = Multipliers(members, settings(memory=1), steps=1)
-    multipliers.observe(torch.ones(64), members)
-    in_cell = (rows.labels == 1) & (rows.groups == 0)
-    multipliers.observe(torch.zeros(int(in_cell.sum())), members[in_cell])
-    assert multipliers.rates.tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    data = make_data("binary")
+    multipliers, members = make_multipliers(data)
+    multipliers.observe(torch.ones(64, 1), members)
+    in_cell = (data.all.labels == 1) & (data.all.groups == 0)
+    multipliers.observe(torch.zeros(int(in_cell.sum()), 1), members[in_cell])
+    assert (multipliers.sums / multipliers.seen)[..., 0].tolist() == [[1.0, 1.0], [0.0, 1.0]]
 
 
 def test_a_long_memory_averages_over_batches():
-    rows = make_rows(2000)
-    members = cell_members(rows, 2)
-    multipliers = Multipliers(members, settings(memory=400), steps=1)
-    noise = torch.rand(2000, generator=torch.Generator().manual_seed(1))
+    multipliers, members = make_multipliers(make_data("binary", 2000), memory=400)
+    noise = torch.rand(2000, 1, generator=torch.Generator().manual_seed(1))
     for batch in torch.arange(2000).split(50):
         multipliers.observe((noise[batch] < 0.3).float(), members[batch])
-    assert (multipliers.rates - 0.3).abs().max() < 0.08
+    assert (multipliers.sums / multipliers.seen - 0.3).abs().max() < 0.08
     # The weight of what is remembered: a geometric series over the rows of a cell.
-    assert multipliers.seen.max() < 400 * 1.1
-    assert multipliers.seen.min() > 200
+    assert 200 < multipliers.seen.min() < multipliers.seen.max() < 400 * 1.1
 
 
 def test_multipliers_grow_by_the_violation_until_they_are_bounded():
-    rows = make_rows()
-    members = cell_members(rows, 2)
-    multipliers = Multipliers(
-        members, settings(memory=1, dual_learning_rate=2.0, max_multiplier=1.0), steps=4
-    )
-    favoured = (rows.groups == 1).float()
+    data = make_data("binary")
+    multipliers, members = make_multipliers(data, 4, dual_learning_rate=2.0, max_multiplier=1.0)
+    favoured = (data.all.groups == 1).float().unsqueeze(1)
     multipliers.observe(favoured, members)
-    expected = [[0.0, 0.0], [0.5 * 0.9, 0.0]]
-    assert multipliers.values[0].tolist() == pytest.approx(np.array(expected))
+    assert multipliers.values[0, ..., 0].tolist() == pytest.approx(np.array([[0.0, 0.0], [0.5 * 0.9, 0.0]]))
     for _ in range(3):
         multipliers.observe(favoured, members)
-    assert multipliers.values[0].tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert multipliers.values[0, ..., 0].tolist() == [[0.0, 0.0], [1.0, 0.0]]
     for _ in range(50):
-        multipliers.observe(torch.ones(64), members)
+        multipliers.observe(torch.ones(64, 1), members)
     assert multipliers.values.abs().max() == 0
 
 
 def test_damping_adds_the_present_violation():
-    rows = make_rows()
-    members = cell_members(rows, 2)
-    multipliers = Multipliers(
-        members, settings(memory=1, damping=2.0, dual_learning_rate=1.0, max_multiplier=10.0), steps=1
-    )
-    multipliers.observe((rows.groups == 1).float(), members)
-    assert multipliers.pulls[0].tolist() == pytest.approx([-(0.9 + 2 * 0.9), 0.9 + 2 * 0.9])
+    data = make_data("binary")
+    multipliers, members = make_multipliers(data, damping=2.0, dual_learning_rate=1.0, max_multiplier=10.0)
+    multipliers.observe((data.all.groups == 1).float().unsqueeze(1), members)
+    assert multipliers.pulls[0, :, 0].tolist() == pytest.approx([-(0.9 + 2 * 0.9), 0.9 + 2 * 0.9])
+
+
+def test_classes_share_the_bound_on_their_total_variation():
+    members = torch.ones(4, 3, 2)
+    assert Multipliers(members, 1, settings(), 1).bound == 0.1
+    assert Multipliers(members, 2, settings(), 1).bound == 0.1
+    assert Multipliers(members, 4, settings(), 1).bound == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("cut", [0.0, 0.7])
-def test_the_network_descends_the_lagrangian_of_proxy_rates(n_groups, weighted, cut):
-    rows = make_rows(n_groups=n_groups)
-    weight = torch.rand(64, generator=torch.Generator().manual_seed(1)) + 0.5 if weighted else torch.ones(64)
-    weight /= weight.mean()
-    members = cell_members(rows, n_groups, weight)
-    network = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
-    parameters = list(network.parameters())
-    threshold = 1 / (1 + math.exp(-cut))
-    multipliers = Multipliers(members, settings(memory=1, sharpness=3.0, threshold=threshold), steps=1)
-    multipliers.values.uniform_(generator=torch.Generator().manual_seed(2))
-    before = multipliers.values.clone()
+@pytest.mark.parametrize("task", ["binary", "classes", "number"])
+def test_the_network_descends_the_lagrangian_of_proxy_rates(task, weighted, n_groups):
+    weights = torch.rand(400, generator=torch.Generator().manual_seed(1)) + 0.5 if weighted else None
+    data = make_data(task, 400, n_groups, weights)
+    network = nn.Linear(3, data.task.n_outputs)
+    game = make_game(PrimalDual, settings(sharpness=3.0), network, data)
+    game.multipliers.values.uniform_(generator=torch.Generator().manual_seed(2))
+    before, rows = game.multipliers.values.clone(), data.all
+    weight = torch.ones(400) if weights is None else weights
 
-    def rate(outcomes, y, g):
-        cell = (rows.labels == y) & (rows.groups == g)
-        return (weight * outcomes)[cell].sum() / weight[cell].sum()
+    outputs = network(rows.inputs)
+    soft = data.task.soft_decisions(outputs, 1 / 3.0)
+    cells, n_cells, _ = data.task.outcome_cells(rows.labels, "equalized_odds")
 
-    scores = network(rows.inputs)
-    soft = torch.sigmoid(3.0 * (scores - cut))
-    rates = torch.stack([torch.stack([rate(soft, y, g) for g in range(n_groups)]) for y in range(2)])
-    loss = binary_cross_entropy_with_logits(scores, rows.labels.float(), weight=weight)
-    lagrangian = loss + (before * violations(rates, 0.1)).sum() / (n_groups - 1)
-    expected = torch.autograd.grad(lagrangian, parameters)
+    def mean(values, cell, group):
+        own = (cells == cell) & (rows.groups == group)
+        return (weight[own] @ values[own]) / weight[own].sum()
 
-    optimizer = torch.optim.SGD(parameters, lr=0.0)
-    weights = weight if weighted else None
-    step = PrimalDualStep(network, multipliers, optimizer, rows, members, weights, clip_norm=math.inf)
-    terms = step(torch.arange(64))
-    for parameter, gradient in zip(parameters, expected, strict=True):
+    rates = torch.stack([torch.stack([mean(soft, c, g) for g in range(n_groups)]) for c in range(n_cells)])
+    # As in the outcome gap: 2 / K per class, and half a total variation per decision; a fifth per bin.
+    factor = {"binary": 1.0, "classes": 2 / 3 / 2, "number": 1 / n_cells}[task]
+    loss = (weight * data.task.loss(outputs, rows.labels)).mean()
+    constraint = factor * (before * violations(rates, game.multipliers.bound)).sum() / (n_groups - 1)
+    expected = torch.autograd.grad(loss + constraint, list(network.parameters()))
+
+    terms = game(torch.arange(400))
+    for parameter, gradient in zip(network.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
     torch.testing.assert_close(terms["total"], terms["prediction"] + terms["constraint"])
     torch.testing.assert_close(terms["prediction"], loss.detach())
     # The dual player saw decisions, not probabilities.
-    torch.testing.assert_close(multipliers.rates[1, 0], rate((scores >= cut).float(), 1, 0))
+    seen = game.multipliers.sums / game.multipliers.seen
+    torch.testing.assert_close(seen[1, 0], mean(data.task.decisions(outputs).detach(), 1, 0))
 
 
-# --- The estimator -------------------------------------------------------------------------------------
+def test_the_losses_are_those_of_the_task():
+    for task, loss in (("classes", cross_entropy), ("number", lambda z, y: mse_loss(z[:, 0], y))):
+        data = make_data(task)
+        network = nn.Linear(3, data.task.n_outputs)
+        expected = loss(network(data.all.inputs), data.all.labels)
+        terms = make_game(PrimalDual, settings(), network, data)(torch.arange(64))
+        torch.testing.assert_close(terms["prediction"], expected.detach())
 
 
-def eo_gap(model, data=TEST):
-    return gaps(model.predict(data.X).astype(float), data.y, data.groups)["eo"]
+# --- The estimators ------------------------------------------------------------------------------------
 
 
-def test_it_closes_most_of_the_gap_at_little_cost():
-    plain = UnconstrainedClassifier(**QUICK).fit(DATA.X, DATA.y, **DATA.by)
-    model = fitted(max_epochs=16)
-    assert eo_gap(model) < 0.5 * eo_gap(plain)
-    auc = [roc_auc_score(TEST.y, each.decision_function(TEST.X)) for each in (plain, model)]
-    assert auc[1] > auc[0] - 0.03
+@pytest.mark.parametrize("task", ["binary", "classes", "number"])
+def test_it_closes_most_of_the_gap_at_a_stated_cost(task):
+    data, test = make_biased_task(task), make_biased_task(task, seed=1)
+    estimators = [METHODS[key].estimator_for(task) for key in ("unconstrained", "lagrangian")]
+    plain, model = (each(**{**QUICK, "max_epochs": 24}).fit(data.X, data.y, **data.by) for each in estimators)
+    assert task_gap(model, test) < 0.5 * task_gap(plain, test)
+    assert model.score(test.X, test.y) > plain.score(test.X, test.y) - 0.05
+
+
+@pytest.mark.parametrize("outcome", ["equal_opportunity", "demographic_parity"])
+def test_the_chosen_gap_is_closed(outcome):
+    plain, model = fitted(max_gap=1.0, max_epochs=16), fitted(outcome=outcome, max_epochs=16)
+    assert task_gap(model, TEST, outcome) < 0.5 * task_gap(plain, TEST, outcome)
+    assert model.rates_.shape == (1, 2, 1)
+
+
+def test_an_outcome_that_the_task_does_not_define_is_refused():
+    data = make_biased_task("number", 200)
+    with pytest.raises(InputError, match="'equalized_odds', 'demographic_parity'") as error:
+        LagrangianRegressor(**QUICK, outcome="equal_opportunity").fit(data.X, data.y, **data.by)
+    assert error.value.argument == "outcome"
 
 
 def test_a_loose_bound_is_met_and_changes_nothing():
@@ -210,17 +231,26 @@ def test_multipliers_are_bounded():
     assert fitted(max_gap=0.0, dual_learning_rate=100.0, max_multiplier=0.25).multipliers_.max() <= 0.25
 
 
-def test_three_groups():
-    data, test = (make_biased(3000, seed=seed, groups=("a", "b", "c")) for seed in range(2))
-    plain = UnconstrainedClassifier(**QUICK).fit(data.X, data.y, **data.by)
-    model = fitted(data, max_epochs=16)
-    assert model.multipliers_.shape == (2, 3, 3)
-    assert model.rates_.shape == (2, 3)
-    assert eo_gap(model, test) < 0.6 * eo_gap(plain, test)
+@pytest.mark.parametrize(
+    ("task", "cells", "decisions"), [("binary", 2, 1), ("classes", 3, 3), ("number", 5, 1)]
+)
+def test_three_groups(task, cells, decisions):
+    data, test = (make_biased_task(task, 3000, seed, ("a", "b", "c")) for seed in range(2))
+    estimator = METHODS["lagrangian"].estimator_for(task)
+    model = estimator(**{**QUICK, "max_epochs": 2}).fit(data.X, data.y, **data.by)
+    assert model.multipliers_.shape == (cells, 3, 3, decisions)
+    assert model.rates_.shape == (cells, 3, decisions)
+    loose, tight = (
+        estimator(**{**QUICK, "max_epochs": 16}, outcome="demographic_parity", max_gap=bound)
+        for bound in (1.0, 0.01)
+    )
+    gaps = [task_gap(each.fit(data.X, data.y, **data.by), test, each.outcome) for each in (loose, tight)]
+    assert gaps[1] < 0.5 * gaps[0]
 
 
 WRONG = {
     "max_gap": [-0.1, 1.5, math.nan, "0.1", None],
+    "outcome": ["calibration", None],
     "dual_learning_rate": [0, -1.0, math.inf, "auto"],
     "damping": [-1.0, math.nan],
     "max_multiplier": [0, math.inf],

@@ -6,12 +6,14 @@ from torch import nn
 
 from gcig._validation import InputError
 from gcig.methods.networks import (
-    MixtureOfLogits,
-    all_logits,
+    Affine,
+    MixtureOfOutputs,
     architecture_of,
     copy_checked,
+    heaviest,
     needs_module,
     restore_network,
+    with_affine,
 )
 from gcig.models.mlp import MLP, make_mlp
 
@@ -56,7 +58,7 @@ def test_frozen_layers_are_fine_as_long_as_something_can_be_trained():
     ("module", "n_inputs", "message"),
     [
         (nn.Linear(4, 1), 3, "module does not take rows of 3 numbers.*shapes"),
-        (nn.Linear(3, 2), 3, r"one logit per row.*gave \(2, 2\) for 2 rows.*b - a"),
+        (nn.Linear(3, 2), 3, r"gave \(2, 2\) for 2 rows.*b - a"),
         (Applied(torch.sum), 3, r"one logit per row.*gave \(\)"),
         (Applied(lambda out: (out, out)), 3, "one logit per row.*gave tuple"),
         (Applied(lambda out: out.detach()), 3, "not differentiable"),
@@ -121,7 +123,7 @@ def test_a_missing_or_different_network_is_refused():
 
 
 def test_a_mixture_is_rebuilt_with_its_weights():
-    mixture = MixtureOfLogits([make_mlp(3, (4,)), make_mlp(3, (2,))], [1.0, 3.0])
+    mixture = MixtureOfOutputs([make_mlp(3, (4,)), make_mlp(3, (2,))], [1.0, 3.0])
     architecture = json.loads(json.dumps(architecture_of(mixture)))
     assert not needs_module(architecture)
     twin = restore_network(architecture, mixture.state_dict(), None)
@@ -130,7 +132,7 @@ def test_a_mixture_is_rebuilt_with_its_weights():
 
 
 def test_a_mixture_of_a_users_networks_needs_the_module():
-    mixture = MixtureOfLogits([nn.Linear(3, 1), nn.Linear(3, 1)], [1.0, 1.0])
+    mixture = MixtureOfOutputs([nn.Linear(3, 1), nn.Linear(3, 1)], [1.0, 1.0])
     assert needs_module(architecture_of(mixture))
     with pytest.raises(InputError, match="module is missing"):
         restore_network(architecture_of(mixture), mixture.state_dict(), None)
@@ -139,10 +141,40 @@ def test_a_mixture_of_a_users_networks_needs_the_module():
     assert torch.equal(twin(x), mixture(x))
 
 
-def test_logits_of_many_rows_are_those_of_evaluation():
-    network = nn.Sequential(nn.Linear(2, 1), nn.Dropout(0.5), nn.Flatten(0))
-    inputs = torch.ones(70_000, 2)
-    scores = all_logits(network, inputs)
-    assert scores.shape == (70_000,)
-    assert torch.equal(scores, network[0](inputs)[:, 0].detach())
-    assert network.training
+def test_a_mixture_takes_weights_that_are_scaled_and_refuses_others():
+    networks = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    mixture = MixtureOfOutputs(networks, [2.0, 6.0])
+    assert mixture.weights.tolist() == [0.25, 0.75]
+    for weights in ([1.0], [1.0, 0.0], [1.0, -1.0]):
+        with pytest.raises(ValueError, match="2 networks need as many positive weights"):
+            MixtureOfOutputs(networks, weights)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3, 2)])
+def test_a_mixture_of_any_number_of_outputs_is_the_mean(shape):
+    networks, x = [nn.Linear(*shape), nn.Linear(*shape)], torch.randn(5, 3)
+    mixed = MixtureOfOutputs(networks, [1.0, 3.0])(x)
+    torch.testing.assert_close(mixed, 0.25 * networks[0](x) + 0.75 * networks[1](x))
+
+
+def test_training_continues_with_the_heaviest_network_of_a_mixture_in_its_units():
+    networks, x = [make_mlp(3, (4,)), make_mlp(3, (2,))], torch.randn(5, 3)
+    expected = 2 * networks[1](x) + 1
+    mixture = MixtureOfOutputs(networks, [1.0, 3.0])
+    assert heaviest(mixture) is networks[1]
+    scaled = with_affine(mixture, 2.0, torch.ones(1))
+    assert isinstance(scaled, Affine)
+    torch.testing.assert_close(heaviest(scaled)(x), expected)
+    assert heaviest(networks[0]) is networks[0]
+
+
+@pytest.mark.parametrize("module", [make_mlp(3, (4,)), nn.Linear(3, 2), nn.Linear(3, 1)])
+def test_outputs_are_scaled_shifted_and_stored(module):
+    x = torch.randn(5, 3)
+    shift = torch.arange(1.0, 1 + (module(x).shape[-1] if module(x).dim() > 1 else 1))
+    expected = 2 * module(x) + shift
+    scaled = with_affine(module, 2.0, shift)
+    torch.testing.assert_close(scaled(x), expected)
+    given = None if isinstance(module, MLP) else module
+    twin = restore_network(architecture_of(scaled), scaled.state_dict(), given)
+    torch.testing.assert_close(twin(x), expected)

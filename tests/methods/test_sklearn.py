@@ -15,41 +15,52 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
-from gcig.methods.fairx.estimator import FairXClassifier
-from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.methods.fairx.estimator import FairXClassifier, FairXRegressor
+from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 from tables import QUICK, make_loans
 
-pytestmark = pytest.mark.usefixtures("short_epochs")
-
+pytestmark = [  # students of few epochs
+    pytest.mark.filterwarnings(f"ignore::gcig.methods.fairx.warnings.{kind}Warning")
+    for kind in ("Bound", "Collapse", "Reasons", "Threshold")
+]
 LOANS = make_loans()
 METHODS = [FairXClassifier, UnconstrainedClassifier]
 
 # --- scikit-learn's own checks -----------------------------------------------------------------------
 
 
-def made_up_groups(X, y, sample_weight):
-    """Two groups that both have rows of every label: every other row of each."""
+def made_up_groups(model, X, y, sample_weight):
+    """Two groups that both have rows of every class: every other row of each."""
     rows = pd.DataFrame({"label": "none", "counts": True}, index=range(_num_samples(X)))
-    if y is not None:
+    if y is not None and is_classifier(model):
         rows["label"] = [str(value) for value in np.asarray(y, dtype=object).ravel()]
     if sample_weight is not None:
         rows["counts"] = np.asarray(sample_weight, dtype=float) > 0
     return (rows.groupby(["label", "counts"]).cumcount() % 2).to_numpy()
 
 
-class FairXWithGroups(FairXClassifier):
+class WithGroups:
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
         if sensitive_features is None:
-            sensitive_features = made_up_groups(X, y, sample_weight)
+            sensitive_features = made_up_groups(self, X, y, sample_weight)
         return super().fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
 
-class UnconstrainedWithGroups(UnconstrainedClassifier):
-    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
-        if sensitive_features is None:
-            sensitive_features = made_up_groups(X, y, sample_weight)
-        return super().fit(X, y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+class FairXClassifierWithGroups(WithGroups, FairXClassifier):
+    pass
+
+
+class FairXRegressorWithGroups(WithGroups, FairXRegressor):
+    pass
+
+
+class PlainClassifierWithGroups(WithGroups, UnconstrainedClassifier):
+    pass
+
+
+class PlainRegressorWithGroups(WithGroups, UnconstrainedRegressor):
+    pass
 
 
 _WEIGHTS = (
@@ -69,15 +80,28 @@ _SUPPORTED = inspect.signature(parametrize_with_checks).parameters
 _NOT_STRICT = {"xfail_strict": False} if "xfail_strict" in _SUPPORTED else {}  # of newer versions
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # about collapse: most of the checks' tables are noise
+CHECKS = {"legacy": True, "expected_failed_checks": lambda _: EXPECTED_FAILURES, **_NOT_STRICT}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about small cells: most tables of the checks are noise
 @parametrize_with_checks(
-    [FairXWithGroups(random_state=0, device="cpu"), UnconstrainedWithGroups(random_state=0, device="cpu")],
-    legacy=True,
-    expected_failed_checks=lambda _: EXPECTED_FAILURES,
-    **_NOT_STRICT,
+    [kind(random_state=0, device="cpu") for kind in (PlainClassifierWithGroups, PlainRegressorWithGroups)],
+    **CHECKS,
 )
 def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # about collapse, too
+@parametrize_with_checks(
+    [
+        kind(random_state=0, device="cpu", repair="always", max_epochs=20)
+        for kind in (FairXClassifierWithGroups, FairXRegressorWithGroups)
+    ],
+    **CHECKS,
+)
+def test_checks_of_scikit_learn_on_fairx(estimator, check):
     check(estimator)
 
 
@@ -93,7 +117,6 @@ def test_every_parameter_has_a_default_and_can_be_set(method):
     assert set(model.get_params()) == set(inspect.signature(method).parameters)
 
 
-@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # a student of few epochs
 @pytest.mark.parametrize("method", METHODS)
 def test_a_clone_has_the_parameters_and_nothing_learned(method):
     model = method(**QUICK, class_weight={0: 1.0, 1: 2.0}).fit(LOANS.X, LOANS.y, **LOANS.groups)
@@ -121,7 +144,7 @@ def test_a_fitted_model_can_be_pickled(method):
 
 
 def test_the_repr_shows_changed_parameters():
-    assert repr(FairXClassifier(lambda_ig=0.7)) == "FairXClassifier(lambda_ig=0.7)"
+    assert repr(FairXClassifier(budget=0.07)) == "FairXClassifier(budget=0.07)"
     assert "FairXClassifier" in FairXClassifier()._repr_html_()
 
 
@@ -140,7 +163,7 @@ def routing():
 
 
 def requesting(**parameters):
-    return FairXClassifier(**{**QUICK, **parameters})
+    return FairXClassifier(**{**QUICK, "repair": "always", **parameters})
 
 
 @pytest.mark.usefixtures("routing")
@@ -161,8 +184,8 @@ def test_a_pipeline_without_routing():
 
 @pytest.mark.usefixtures("routing")
 def test_groups_are_routed_without_a_request():
-    pipeline = make_pipeline(StandardScaler(), FairXClassifier(**QUICK, preprocessing="none"))
-    search = GridSearchCV(pipeline, {"fairxclassifier__lambda_ig": [0.1, 0.5]}, cv=2)
+    pipeline = make_pipeline(StandardScaler(), requesting(preprocessing="none"))
+    search = GridSearchCV(pipeline, {"fairxclassifier__budget": [0.0, 0.1]}, cv=2)
     search.fit(LOANS.numbers, LOANS.y, sensitive_features=LOANS.sex)
     assert (search.cv_results_["mean_test_score"] > 0.5).all()
     assert search.best_estimator_[-1].groups_ == ("female", "male")
@@ -178,12 +201,10 @@ def test_groups_that_are_not_wanted_are_refused():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("routing")
-@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.ReasonsWarning")  # a student of few epochs
-@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.guards.BoundWarning")  # one keeps the teacher
-def test_grid_search_over_weights_with_fairness_scorers():
+def test_grid_search_over_budgets_with_fairness_scorers():
     search = GridSearchCV(
         requesting(max_epochs=10),
-        {"lambda_ig": [0.0, 0.5]},
+        {"budget": [0.0, 0.2]},
         scoring={"auc": "roc_auc", "eo_gap": equalized_odds_scorer(), "gcig": gcig_scorer()},
         refit="gcig",
         cv=2,
@@ -192,7 +213,7 @@ def test_grid_search_over_weights_with_fairness_scorers():
     found = pd.DataFrame(search.cv_results_)
     assert found[["mean_test_auc", "mean_test_eo_gap", "mean_test_gcig"]].notna().all(axis=None)
     assert found["mean_test_gcig"].lt(0).all()
-    assert search.best_params_ == {"lambda_ig": 0.5}
+    assert search.best_params_ == {"budget": 0.2}
     assert search.best_estimator_.groups_ == ("female", "male")
     assert search.predict(LOANS.X).shape == (400,)
 
@@ -239,7 +260,7 @@ def test_scorers_may_carry_the_groups_themselves():
 @pytest.mark.slow
 def test_grid_search_in_other_processes():
     search = GridSearchCV(
-        requesting(max_epochs=2), {"lambda_fair": [0.0, 0.2]}, scoring=equalized_odds_scorer(), cv=2, n_jobs=2
+        requesting(max_epochs=2), {"budget": [0.0, 0.1]}, scoring=equalized_odds_scorer(), cv=2, n_jobs=2
     )
     search.fit(LOANS.X, LOANS.y, sensitive_features=LOANS.sex)
     alone = clone(search).set_params(n_jobs=None).fit(LOANS.X, LOANS.y, sensitive_features=LOANS.sex)

@@ -5,7 +5,7 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from gcig._validation import InputError, InputWarning
-from gcig.methods.training_data import check_table, training_data
+from gcig.methods.training_data import check_table, split_rows
 from tables import make_loans
 
 LOANS = make_loans(200)
@@ -13,12 +13,13 @@ CPU = torch.device("cpu")
 
 
 def checked(sample_weight=None, class_weight=None, *, y=LOANS.y, groups=LOANS.sex):
-    return check_table(LOANS.X, y, groups, sample_weight, class_weight)
+    return check_table(LOANS.X, y, groups, sample_weight, class_weight=class_weight)
 
 
 def prepared(table, fraction=0.2, seed=0):
+    """Return the rows, those for training, and those held out; a row's first entry is twice its number."""
     encoded = np.arange(len(table.frame) * 2, dtype=np.float32).reshape(-1, 2)
-    return training_data(table, encoded, device=CPU, validation_fraction=fraction, seed=seed)
+    return split_rows(table, encoded, torch.tensor(table.labels.codes), CPU, fraction, seed)[:3]
 
 
 def test_a_checked_table_has_codes_and_names():
@@ -44,7 +45,7 @@ def test_lengths_and_indexes_must_agree():
 
 def test_the_group_among_the_columns_is_warned_of():
     with pytest.warns(InputWarning, match="reveal the protected attribute .*'sex'"):
-        check_table(LOANS.X.assign(sex=LOANS.sex), LOANS.y, LOANS.sex, None, None)
+        check_table(LOANS.X.assign(sex=LOANS.sex), LOANS.y, LOANS.sex, None)
 
 
 def test_rows_of_weight_zero_are_left_out():
@@ -60,8 +61,13 @@ def test_rows_of_weight_zero_are_left_out():
 
 def test_a_cell_whose_rows_all_have_weight_zero_is_empty():
     weights = ~((LOANS.y == 1) & (LOANS.sex == "male"))
-    with pytest.raises(InputError, match=r"\(label 1, group 'male'\)"):
+    with pytest.warns(InputWarning, match=r"No rows in \(label 1, group 'male'\)"):
         checked(weights.astype(float))
+
+
+def test_groups_that_share_no_label_are_refused():
+    with pytest.raises(InputError, match="No label occurs in two groups"):
+        checked(y=(LOANS.sex == "male").astype(int))
 
 
 def test_balanced_classes_have_scikit_learns_weights():
@@ -85,7 +91,7 @@ def test_class_weights_by_name_multiply_sample_weights():
 @pytest.mark.parametrize(
     ("class_weight", "message"),
     [
-        ({2: 1.0}, "classes that y does not have: 2; y has 0 and 1"),
+        ({2: 1.0}, "classes that y does not have: 2; y has 0, 1"),
         ({"1": 1.0}, "classes that y does not have: '1'"),
     ],
 )
@@ -95,69 +101,67 @@ def test_other_class_weights_are_refused(class_weight, message):
 
 
 def test_a_part_is_held_out_of_every_cell():
-    data = prepared(checked())
-    assert len(data.training) + len(data.validation) == len(data.all) == 200
-    rows = torch.cat([data.training.inputs, data.validation.inputs])
-    assert torch.equal(rows[rows[:, 0].argsort()], data.all.inputs)
+    everything, training, validation = prepared(checked())
+    assert len(training) + len(validation) == len(everything) == 200
+    rows = torch.cat([training.inputs, validation.inputs])
+    assert torch.equal(rows[rows[:, 0].argsort()], everything.inputs)
     for label in (0, 1):
         for group in (0, 1):
             whole, held = (
                 int(((part.labels == label) & (part.groups == group)).sum())
-                for part in (data.all, data.validation)
+                for part in (everything, validation)
             )
             assert held == pytest.approx(0.2 * whole, abs=1)
 
 
-def test_labels_and_groups_stay_with_their_rows():
-    data = prepared(checked())
-    for part in (data.training, data.validation):
+def test_labels_groups_and_weights_stay_with_their_rows():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    everything, *parts = prepared(checked(weights))
+    assert torch.allclose(everything.weights, torch.tensor(weights / weights.mean(), dtype=torch.float32))
+    for part in parts:
         rows = (part.inputs[:, 0] / 2).long()
-        assert torch.equal(part.labels, data.all.labels[rows])
-        assert torch.equal(part.groups, data.all.groups[rows])
+        assert torch.equal(part.labels, everything.labels[rows])
+        assert torch.equal(part.groups, everything.groups[rows])
+        assert torch.equal(part.weights, everything.weights[rows])
 
 
 def test_the_split_follows_the_seed():
-    one, again, other = (prepared(checked(), seed=seed).validation.inputs for seed in (0, 0, 1))
+    one, again, other = (prepared(checked(), seed=seed)[2].inputs for seed in (0, 0, 1))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
 
 
 def test_without_a_fraction_all_rows_are_trained_on():
-    data = prepared(checked(), fraction=None)
-    assert data.validation is None
-    assert torch.equal(data.training.inputs, data.all.inputs)
-
-
-def test_weights_are_those_of_the_training_rows_with_mean_one():
-    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
-    data = prepared(checked(weights))
-    rows = (data.training.inputs[:, 0] / 2).long().numpy()
-    assert torch.allclose(
-        data.weights, torch.tensor(weights[rows] / weights[rows].mean(), dtype=torch.float32)
-    )
-    assert float(data.weights.mean()) == pytest.approx(1)
+    everything, training, validation = prepared(checked(), fraction=None)
+    assert validation is None
+    assert torch.equal(training.inputs, everything.inputs)
 
 
 def test_the_unit_of_weights_does_not_matter():
     weights = np.random.default_rng(0).uniform(0.5, 2, 200)
-    assert torch.equal(prepared(checked(weights)).weights, prepared(checked(2 * weights)).weights)
+    assert torch.equal(prepared(checked(weights))[0].weights, prepared(checked(2 * weights))[0].weights)
 
 
 @pytest.mark.parametrize("fraction", [0.05, 0.5, 0.95])
 def test_training_keeps_a_row_of_every_cell(fraction):
-    small = np.r_[0:6, 6:12]
-    table = check_table(LOANS.X.iloc[small], [0, 0, 0, 1, 1, 1] * 2, ["a"] * 6 + ["b"] * 6, None, None)
-    data = training_data(
-        table, np.zeros((12, 1), np.float32), device=CPU, validation_fraction=fraction, seed=0
-    )
-    cells = set(zip(data.training.labels.tolist(), data.training.groups.tolist(), strict=True))
+    y, groups = [0, 0, 0, 1, 1, 1] * 2, ["a"] * 6 + ["b"] * 6
+    _, training, _ = prepared(check_table(LOANS.X[:12], y, groups, None), fraction)
+    cells = set(zip(training.labels.tolist(), training.groups.tolist(), strict=True))
     assert len(cells) == 4
+
+
+def test_numbers_are_held_out_evenly():
+    numbers = np.random.default_rng(0).normal(size=200)
+    table = check_table(LOANS.X, numbers, LOANS.sex, None, numbers=True)
+    _, training, validation = prepared(table, fraction=0.5)
+    gap = np.quantile(training.labels, [0.1, 0.5, 0.9]) - np.quantile(validation.labels, [0.1, 0.5, 0.9])
+    assert np.abs(gap).max() < 0.4
 
 
 def test_too_few_rows_to_hold_out_give_a_warning():
     with pytest.warns(InputWarning, match="One row only"):
-        table = check_table([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1], ["a", "a", "b", "b"], None, None)
+        table = check_table([[1.0], [2.0], [3.0], [4.0]], [0, 1, 0, 1], ["a", "a", "b", "b"], None)
     with pytest.warns(InputWarning, match=r"4 rows are too few to hold out.*trained on all rows"):
-        data = prepared(table)
-    assert data.validation is None
-    assert len(data.training) == 4
+        _, training, validation = prepared(table)
+    assert validation is None
+    assert len(training) == 4

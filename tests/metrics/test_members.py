@@ -11,7 +11,7 @@ from torch import nn
 
 from gcig.adapters import GradientExplainer, adapt
 from gcig.core.definition import Definition
-from gcig.core.disparity import column_disparity, independent_squares
+from gcig.core.gcig import column_disparity, independent_squares
 from gcig.metrics import evaluate, evaluation, gcig_score
 from gcig.metrics.members import MemberComparison, MemberPool
 from gcig.metrics.reasons import Comparison

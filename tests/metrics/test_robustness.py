@@ -16,7 +16,6 @@ from gcig._validation import InputError
 from gcig.adapters import adapt
 from gcig.auditing import audit, audit_file
 from gcig.core.definition import Definition
-from gcig.core.references import medoid, modal_member
 from gcig.metrics import evaluate
 from gcig.metrics.members import MemberPool
 from gcig.metrics.reasons import Comparison
@@ -27,6 +26,8 @@ from gcig.metrics.robustness import (
     _without_label,
     conclude,
     measure_panel,
+    medoid,
+    modal_member,
 )
 from gcig.metrics.sample import RandomStreams, Sample
 from gcig.records import Interval

@@ -36,9 +36,16 @@ def test_defaults_are_64_32_silu():
     assert make_mlp(3).architecture() == {
         "n_inputs": 3,
         "hidden_sizes": [64, 32],
+        "n_outputs": 1,
         "activation": "silu",
         "dropout": 0.0,
     }
+
+
+def test_several_outputs_are_columns():
+    mlp = make_mlp(5, (8,), n_outputs=3, generator=seeded())
+    assert mlp(torch.randn(7, 5)).shape == (7, 3)
+    assert mlp.last.out_features == 3
 
 
 def test_no_hidden_layer_gives_a_linear_model():

@@ -1,6 +1,6 @@
 """Our primal-dual training against Cooper, an independent library, and against optima in closed form."""
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,21 +9,32 @@ from scipy.optimize import brentq
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from gcig.core.batch import GroupedBatch
-from gcig.methods.lagrangian import LagrangianClassifier, Multipliers, PrimalDualStep, violations
-from gcig.methods.outcome_bounded import cell_members, cell_rates
+from gcig.core.outcome import cell_rates
+from gcig.core.task import Binary
+from gcig.methods.lagrangian import LagrangianClassifier, PrimalDual, violations
+from gcig.training.batches import Rows
+from support.games import data_of, make_game, make_rows
 
 cooper = pytest.importorskip("cooper")
+
+
+@dataclass(frozen=True)
+class SoftBinary(Binary):
+    """Two classes whose decisions are smooth: the multipliers ascend on the proxy rates as well."""
+
+    sharpness: float = 1.0
+
+    def decisions(self, outputs):
+        return self.soft_decisions(outputs, 1 / self.sharpness)
 
 
 class Problem(cooper.ConstrainedMinimizationProblem):
     """Cross-entropy under the same constraints, in Cooper's words."""
 
-    def __init__(self, network, rows, settings, n_groups, soft_rates):
+    def __init__(self, network, rows, settings, task):
         super().__init__()
-        self.network, self.rows, self.settings, self.soft_rates = network, rows, settings, soft_rates
-        self.members = cell_members(rows, n_groups)
-        self.pairs = [(y, g, h) for y in range(2) for g in range(n_groups) for h in range(n_groups) if g != h]
+        self.network, self.rows, self.settings, self.task = network, rows, settings, task
+        self.pairs = [(y, g, 1 - g) for y in range(2) for g in range(2)]
         self.gaps = cooper.Constraint(
             constraint_type=cooper.ConstraintType.INEQUALITY,
             formulation_type=cooper.formulations.Lagrangian,
@@ -33,20 +44,21 @@ class Problem(cooper.ConstrainedMinimizationProblem):
     def compute_cmp_state(self):
         scores = self.network(self.rows.inputs)
         proxy = torch.sigmoid(self.settings.sharpness * scores)
-        outcomes = proxy if self.soft_rates else (scores >= 0).float()
+        decisions = self.task.decisions(scores.detach())
         state = cooper.ConstraintState(
-            violation=self.of_pairs(proxy), strict_violation=self.of_pairs(outcomes.detach())
+            violation=self.of_pairs(proxy), strict_violation=self.of_pairs(decisions)
         )
-        loss = binary_cross_entropy_with_logits(scores, self.rows.labels.float())
+        loss = binary_cross_entropy_with_logits(scores[:, 0], self.rows.labels.float())
         return cooper.CMPState(loss=loss, observed_constraints={self.gaps: state})
 
-    def of_pairs(self, outcomes):
-        found = violations(cell_rates(outcomes, self.members), self.settings.max_gap)
-        return torch.stack([found[pair] for pair in self.pairs])
+    def of_pairs(self, decisions):
+        rates, _ = cell_rates(decisions, self.rows.labels, self.rows.groups, 2, 2)
+        found = violations(rates, self.settings.max_gap)
+        return torch.stack([found[pair][0] for pair in self.pairs])
 
 
-def run_cooper(network, rows, settings, n_groups, n_steps, *, soft_rates):
-    problem = Problem(network, rows, settings, n_groups, soft_rates)
+def run_cooper(network, rows, settings, task, n_steps):
+    problem = Problem(network, rows, settings, task)
     optimizer = cooper.optim.SimultaneousOptimizer(
         cmp=problem,
         primal_optimizers=torch.optim.SGD(network.parameters(), lr=settings.learning_rate),
@@ -56,54 +68,38 @@ def run_cooper(network, rows, settings, n_groups, n_steps, *, soft_rates):
     )
     for _ in range(n_steps):
         optimizer.roll()
-    values = torch.zeros(2, n_groups, n_groups)
+    values = torch.zeros(2, 2, 2)
     for pair, value in zip(problem.pairs, problem.gaps.multiplier().tolist(), strict=True):
         values[pair] = value
     return values
 
 
-def run_ours(network, rows, settings, n_groups, n_steps, *, soft_rates):
-    members = cell_members(rows, n_groups)
-    multipliers = Multipliers(members, settings, steps=1)
-    parameters = list(network.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=settings.learning_rate)
-    step = PrimalDualStep(
-        network, multipliers, optimizer, rows, members, clip_norm=math.inf, soft_rates=soft_rates
-    )
+def run_ours(network, rows, settings, task, n_steps):
+    game = make_game(PrimalDual, settings, network, data_of(rows, task), settings.learning_rate)
     for _ in range(n_steps):
-        step(torch.arange(len(rows)))
-    return multipliers.values
+        game(torch.arange(len(rows)))
+    return game.multipliers.values[..., 0]
 
 
 def make_settings(**parameters):
     return LagrangianClassifier(**{"damping": 0.0, "memory": 1, "max_multiplier": 1e3, **parameters})
 
 
-def make_rows(n=500, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    groups = torch.randint(2, (n,), generator=generator)
-    inputs = torch.randn(n, 3, generator=generator)
-    inputs[:, 0] += 1.5 * groups
-    labels = (inputs[:, 0] + inputs[:, 1] + torch.randn(n, generator=generator) > 0.7).long()
-    return GroupedBatch(inputs, labels, groups)
-
-
 def make_network(n_inputs, seed=0):
-    network = nn.Sequential(nn.Linear(n_inputs, 1), nn.Flatten(0))
-    generator = torch.Generator().manual_seed(seed)
-    nn.init.normal_(network[0].weight, std=0.1, generator=generator)
-    nn.init.zeros_(network[0].bias)
+    network = nn.Linear(n_inputs, 1)
+    nn.init.normal_(network.weight, std=0.1, generator=torch.Generator().manual_seed(seed))
+    nn.init.zeros_(network.bias)
     return network
 
 
-@pytest.mark.parametrize("soft_rates", [False, True])
-def test_every_step_is_coopers(soft_rates):
-    rows = make_rows()
+@pytest.mark.parametrize("task", [Binary(), SoftBinary(sharpness=3.0)])
+def test_every_step_is_coopers(task):
+    rows, _ = make_rows("binary", 500)
     settings = make_settings(learning_rate=0.5, dual_learning_rate=0.2, max_gap=0.05, sharpness=3.0)
     for n_steps in (1, 5, 40):
         ours, theirs = make_network(3), make_network(3)
-        values = run_ours(ours, rows, settings, 2, n_steps, soft_rates=soft_rates)
-        expected = run_cooper(theirs, rows, settings, 2, n_steps, soft_rates=soft_rates)
+        values = run_ours(ours, rows, settings, task, n_steps)
+        expected = run_cooper(theirs, rows, settings, task, n_steps)
         torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-5)
         for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(parameter, other, rtol=1e-4, atol=1e-5)
@@ -120,7 +116,7 @@ def two_numbers():
     counts = [(round(n * rate), n - round(n * rate)) for n, rate in zip(SIZES, BASE_RATES, strict=True)]
     labels = torch.cat([torch.tensor([1] * positive + [0] * negative) for positive, negative in counts])
     groups = torch.repeat_interleave(torch.arange(2), torch.tensor(SIZES))
-    return GroupedBatch(nn.functional.one_hot(groups).float(), labels, groups)
+    return Rows(nn.functional.one_hot(groups).float(), labels, groups)
 
 
 def slope(p, g):
@@ -136,8 +132,8 @@ def optimum(max_gap):
 def solve(run, max_gap, n_steps, **parameters):
     settings = make_settings(max_gap=max_gap, sharpness=1.0, **parameters)
     network = make_network(2)
-    multipliers = run(network, two_numbers(), settings, 2, n_steps, soft_rates=True)
-    return torch.sigmoid(network(torch.eye(2))).tolist(), multipliers
+    multipliers = run(network, two_numbers(), settings, SoftBinary(), n_steps)
+    return torch.sigmoid(network(torch.eye(2)))[:, 0].tolist(), multipliers
 
 
 def test_equal_rates_are_the_base_rate_of_all():

@@ -5,6 +5,8 @@ import doctest
 import io
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,17 +90,24 @@ class Reader:
     namespace: dict[str, object] = field(default_factory=lambda: {"__name__": "page"})
     code: int = 0
     ran: list[str] = field(default_factory=list)
+    background: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def follow(self, path: Path) -> list[int]:
         """Run all blocks of a page, and return the lines of those that ran."""
         done = []
-        for block in blocks_of(path):
-            try:
-                self.run_block(block)
-            except BaseException as error:
-                error.add_note(f"in the {block.language} block of {path.name}, line {block.line}")
-                raise
-            done.append(block.line)
+        try:
+            for block in blocks_of(path):
+                try:
+                    self.run_block(block)
+                except BaseException as error:
+                    error.add_note(f"in the {block.language} block of {path.name}, line {block.line}")
+                    raise
+                done.append(block.line)
+        finally:
+            while self.background:  # the last one first: workers before their scheduler
+                process = self.background.pop()
+                process.terminate()
+                process.wait(timeout=60)
         return done
 
     def run_block(self, block: Block) -> None:
@@ -136,6 +145,10 @@ class Reader:
         line, _, target = command.partition(" > ")
         program, *arguments = shlex.split(line)
         if program in ELSEWHERE:
+            return
+        if program == "dask" and arguments[-1] == "&":
+            words = [sys.executable, "-m", "dask", *arguments[:-1]]
+            self.background.append(subprocess.Popen(words, stderr=subprocess.DEVNULL))
             return
         assert program == "gcig", f"cannot run `{command}` here"
         shorter = self.shorter.get(arguments[0], []) if arguments else []

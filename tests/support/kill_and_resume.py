@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from gcig.benchmark.backends import LocalBackend
+from gcig.benchmark.backends import Backend
 from gcig.benchmark.execution import run_trial
 from gcig.benchmark.results import csv_text, results_frame
 from gcig.benchmark.runner import run_trials
@@ -22,7 +22,7 @@ from support.small_runs import small_store, small_table, small_trials
 def run(out, jobs):
     table = small_table()
     store = small_store(out, table)
-    results = run_trials(small_trials(table), [table], store, backend=LocalBackend(jobs))
+    results = run_trials(small_trials(table), [table], store, backend=Backend(jobs=jobs))
     write_file(Path(out) / "results.csv", csv_text(results_frame(results)))
 
 

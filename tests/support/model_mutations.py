@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gcig.persistence import load_folder, save_folder
+from gcig.persistence import load_folder, save_folder, seal
 
 HOSTILE: tuple[Any, ...] = (
     {"float": "nan"},
@@ -28,7 +28,8 @@ HOSTILE: tuple[Any, ...] = (
     {},
     {"tuple": []},
     {"tensor": "baselines"},
-    {"record": "Definition", "fields": {}},
+    {"record": "Binary", "fields": {}},
+    {"record": "Number", "fields": {}},
 )
 
 
@@ -76,21 +77,25 @@ def write_mutation(folder: Any, document: Any, tensors: dict[str, torch.Tensor])
     save_folder(folder, document, tensors, kind="gcig-model")
 
 
-def seal(folder: Path, **changes: Any) -> None:
-    """Rewrite the manifest so that it fits the files: what someone does who knows the format."""
-    manifest = json.loads((folder / "manifest.json").read_bytes()) | changes
+def tensors_file(folder: Path) -> Path:
+    """Return the file of tensors that a folder's manifest names."""
+    return folder / str(json.loads((folder / "model.json").read_bytes())["tensors"]["file"])
+
+
+def reseal(folder: Path, **changes: Any) -> None:
+    """Change a manifest and make its own checksum fit: what someone does who knows the format."""
+    manifest = json.loads((folder / "model.json").read_bytes())
     del manifest["sha256"]
-    if "files" not in changes:
-        for name in manifest["files"]:
-            data = (folder / name).read_bytes()
-            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    digest = hashlib.sha256(canonical(manifest)).hexdigest()
-    (folder / "manifest.json").write_bytes(canonical(manifest | {"sha256": digest}))
+    (folder / "model.json").write_bytes(seal(manifest | changes))
 
 
-def canonical(value: Any) -> bytes:
-    """Return the bytes of a JSON document as gcig writes them."""
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+def replace_tensors(folder: Path, data: bytes) -> None:
+    """Put other bytes in the place of the tensors, with checksums that are right."""
+    tensors_file(folder).unlink()
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"tensors-{digest[:16]}.safetensors"
+    (folder / name).write_bytes(data)
+    reseal(folder, tensors={"file": name, "sha256": digest, "size": len(data)})
 
 
 class Bomb:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from gcig.benchmark.store import RunStore
 from gcig.benchmark.trials import Table, Trial, fold_trials
 from gcig.methods.registry import METHODS, Method
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training.together import team_size
 
 QUICK = {"max_epochs": 2, "hidden_sizes": [4]}
 
@@ -50,19 +50,27 @@ class KilledClassifier(UnconstrainedClassifier):
 class KilledOnceClassifier(UnconstrainedClassifier):
     """Kills its process unless the file that an environment variable names exists; creates it first."""
 
+    n_kills = 1
+
     def fit(self, *data, **named):
-        marker = Path(os.environ["GCIG_KILLED_ONCE"])
-        if not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        for number in range(self.n_kills):
+            marker = Path(os.environ["GCIG_KILLED"] + str(number))
+            if not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().fit(*data, **named)
 
 
-def count_team(trial, _):
-    """Return how many trials are trained together; the first fold kills its process unless it is alone."""
-    if team_size() > 1 and trial.fold == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return team_size()
+class KilledTwiceClassifier(KilledOnceClassifier):
+    n_kills = 2
+
+
+class HangingClassifier(UnconstrainedClassifier):
+    """Writes its process id to the file that an environment variable names, and does not end."""
+
+    def fit(self, *_, **__):
+        Path(os.environ["GCIG_HANGING"]).write_text(str(os.getpid()))
+        time.sleep(600)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """Whole files as tables."""
 
-from gcig.data.reading import open_table
+from gcig.data.read import open_table
 
 
-def read_table(path, *, columns=None, **layout):
-    """Read a file, or some of its columns; ``layout`` as in `open_table`."""
-    return open_table(path, **layout).read(columns).frame
+def read_table(path, *, columns=None, **notation):
+    """Read a file, or some of its columns; ``notation`` as in `open_table`."""
+    file = open_table(path, **notation)
+    return file.read(columns or file.table_names)

@@ -1,19 +1,15 @@
+"""The epoch loop: history, early stopping, divergence, schedules and mini-batches."""
+
 import math
 import pickle
+from itertools import islice
 
 import pytest
 import torch
 from torch import nn
 
-from gcig._validation import InputError
 from gcig.training.loop import DivergenceError, Epoch, Loop, Outcome, Validation, batches, train
-from gcig.training.runtime import (
-    one_thread,
-    resolve_batch_size,
-    resolve_device,
-    resolve_learning_rate,
-    seeded_generator,
-)
+from gcig.training.runtime import seeded_generator
 
 CPU = torch.device("cpu")
 
@@ -34,7 +30,11 @@ class Counter(nn.Module):
 def run(state, step=None, *, max_epochs=4, n_rows=10, batch_size=5, validate=None, **options):
     optimizer = torch.optim.SGD(state.parameters(), lr=1.0)
     loop = Loop(
-        max_epochs, batch_size, options.pop("patience", None), schedule=options.pop("schedule", "constant")
+        max_epochs,
+        batch_size,
+        options.pop("patience", None),
+        schedule=options.pop("schedule", "constant"),
+        steps_per_epoch=options.pop("steps_per_epoch", None),
     )
     return train(
         step or state.step,
@@ -191,19 +191,42 @@ def test_the_learning_rate_follows_a_cosine():
 
 
 @pytest.mark.parametrize(("n_rows", "batch_size"), [(1, 64), (64, 64), (65, 64), (1000, 64)])
-def test_batches_hold_every_row_once_and_have_nearly_equal_sizes(n_rows, batch_size):
-    found = list(batches(n_rows, batch_size, seeded_generator(0), CPU))
-    assert sorted(torch.cat(found).tolist()) == list(range(n_rows))
-    sizes = [len(rows) for rows in found]
-    assert max(sizes) <= batch_size
-    assert max(sizes) - min(sizes) <= 1
+def test_every_pass_has_every_row_once_in_batches_of_nearly_equal_sizes(n_rows, batch_size):
+    stream, per_pass = batches(n_rows, batch_size, seeded_generator(0), CPU), math.ceil(n_rows / batch_size)
+    for _ in range(3):
+        found = list(islice(stream, per_pass))
+        assert sorted(torch.cat(found).tolist()) == list(range(n_rows))
+        sizes = [len(rows) for rows in found]
+        assert max(sizes) <= batch_size
+        assert max(sizes) - min(sizes) <= 1
 
 
-def test_batches_change_from_epoch_to_epoch_and_not_from_run_to_run():
-    one, other = seeded_generator(3), seeded_generator(3)
-    first = torch.cat(list(batches(50, 10, one, CPU)))
-    assert torch.equal(first, torch.cat(list(batches(50, 10, other, CPU))))
-    assert not torch.equal(first, torch.cat(list(batches(50, 10, one, CPU))))
+def test_batches_change_from_pass_to_pass_and_not_from_run_to_run():
+    one, other = (batches(50, 10, seeded_generator(3), CPU) for _ in range(2))
+    first = torch.cat(list(islice(one, 5)))
+    assert torch.equal(first, torch.cat(list(islice(other, 5))))
+    assert not torch.equal(first, torch.cat(list(islice(one, 5))))
+
+
+def test_an_epoch_may_have_another_number_of_steps_than_a_pass():
+    counter, seen = Counter(), []
+
+    def step(rows):
+        seen.extend(rows.tolist())
+        return counter.step(rows)
+
+    outcome = run(counter, step, max_epochs=4, n_rows=12, batch_size=4, steps_per_epoch=2)
+    assert counter.steps == 8
+    assert len(outcome.history) == 4
+    assert sorted(seen[:12]) == sorted(seen[12:24]) == list(range(12))
+
+
+def test_training_may_return_to_where_it_started():
+    counter = Counter()
+    outcome = run(counter, max_epochs=3, validate=lambda _: Validation(2.0), start=1.0)
+    assert (outcome.best_epoch, counter.steps) == (0, 0)
+    assert len(outcome.history) == 3
+    assert run(counter, max_epochs=3, validate=lambda _: Validation(0.5), start=1.0).best_epoch == 1
 
 
 def test_progress_goes_to_standard_error(capsys):
@@ -241,40 +264,3 @@ def test_a_terminal_gets_a_bar_that_is_closed_when_training_fails(monkeypatch):
         run(counter, step, progress=True)
     assert [bar.n for bar in bars] == [1]
     assert bars[0].disable  # what tqdm sets on a bar that is closed
-
-
-def test_threads_are_put_back_even_after_an_error():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(KeyError), one_thread(CPU):
-            {}[torch.get_num_threads()]
-        with one_thread(CPU):
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_generators_without_a_seed_differ():
-    one, other = seeded_generator(None), seeded_generator(None)
-    assert not torch.equal(torch.rand(8, generator=one), torch.rand(8, generator=other))
-
-
-def test_devices():
-    assert resolve_device("cpu") == CPU
-    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    assert resolve_device(CPU) == CPU
-    with pytest.raises(InputError, match=r"device must be 'auto' or .*'gpu'"):
-        resolve_device("gpu")
-    with pytest.raises(InputError, match=f"device is 'cuda:99'.*{torch.cuda.device_count()} CUDA devices"):
-        resolve_device("cuda:99")
-
-
-def test_automatic_sizes_and_rates():
-    sizes = [resolve_batch_size("auto", n) for n in (1, 100, 10_000, 30_000, 10**7)]
-    assert sizes == [64, 64, 128, 512, 512]
-    assert resolve_batch_size(7, 10**7) == 7
-    assert resolve_learning_rate("auto", 64) == pytest.approx(0.002)
-    assert resolve_learning_rate("auto", 512) == pytest.approx(0.004)
-    assert resolve_learning_rate(0.5, 512) == 0.5

@@ -85,10 +85,8 @@ class GcigModel(DifferentiableModel):
 
     def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:
         """Return the decisions, or their probabilities if the estimator draws them at random."""
-        if self.task == "number":
+        if self.task != "binary":
             return super().decisions(X, sensitive_features, encoded, scores)
-        if self.task == "classes":
-            return class_codes(call_with_groups(self.model.predict, X, sensitive_features), self.classes)
         if self._reuses_encoded("expected_from_encoded", "predict", "predict_proba", "expected_predictions"):
             chances = self.model.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         elif hasattr(self.model, "expected_predictions"):

@@ -173,7 +173,9 @@ class GradientExplainer(Explainer):
         values = (inputs - starts) * average
         if advance is not None:
             advance(len(rows))
-        return Reasons(values.cpu(), _residual(score, inputs, starts, values), slopes=average.cpu() if slopes else None)
+        return Reasons(
+            values.cpu(), _residual(score, inputs, starts, values), slopes=average.cpu() if slopes else None
+        )
 
     def attribute_members(
         self,

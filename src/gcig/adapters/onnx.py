@@ -74,13 +74,16 @@ class OnnxClassifier:
         self.label = next((name for name in outputs if "label" in name.lower()), None)
         notes = self.session.get_modelmeta().custom_metadata_map
         self.threshold = float(notes.get("gcig_threshold", "nan"))
+        self.predicts_number = notes.get("gcig_task") == "number"
         self.classes = np.array(json.loads(notes["gcig_classes"])) if "gcig_classes" in notes else None
         if self.classes is None:
             self.classes = _classes_of_nodes(content)
 
     @property
     def task(self) -> Task:
-        """Several classes if the file names them or has as many outputs; two otherwise, even for numbers."""
+        """A number if gcig wrote the file for one; several classes if the file has them; two otherwise."""
+        if self.predicts_number:
+            return "number"
         node = next(each for each in self.session.get_outputs() if each.name == self.output)
         widths = [size for size in (node.shape or [])[1:] if isinstance(size, int)]
         n_classes = max(*widths, 0 if self.classes is None else len(self.classes), 0, 0)

@@ -20,7 +20,7 @@ from gcig.auditing.sources import FileSource, Schema, SchemaGrew, TableSource, r
 from gcig.auditing.subject import Audited, Options, hash_model, hash_table, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.data.reading import TableFile, open_table
+from gcig.data.read import TableFile, open_table
 from gcig.data.roles import Roles, assign_roles, check_positive
 from gcig.metrics.sample import Reference, check_arguments, check_favourable, reference_table
 from gcig.records.audit import SMALLEST_CELL, AuditRecord
@@ -208,7 +208,7 @@ def audit_file(
     preprocess: Any = None,
     name: str | None = None,
     trust_pickle: bool = False,
-    separator: str | None = None,
+    sep: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
     kinds: Mapping[str, str] | None = None,
@@ -240,8 +240,9 @@ def audit_file(
         columns.
     id_column : str, optional
         The column of identifiers, by which a reader of the page finds rows.
-    separator, decimal, encoding : str, optional
-        The format of a CSV file; detected by default.
+    sep, decimal, encoding : str, optional
+        Separator, decimal mark and encoding of a CSV file. By default those of the file that a gcig model was
+        trained on; otherwise the separator is guessed, numbers have decimal points and text is UTF-8.
     kinds : mapping of column to kind, optional
         Columns whose kind is not inferred from their entries: "number", "category", "date", "date dmy" or
         "date mdy". Columns that are not listed are read as the file that a gcig model was trained on.
@@ -273,7 +274,7 @@ def audit_file(
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     if other is not None:
         other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
-    stream = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    stream = open_table(path, sep=sep, decimal=decimal, encoding=encoding, kinds=kinds, model=model)
     named_roles: dict[str, Any] = {
         "target": target,
         "positive": positive,
@@ -291,18 +292,15 @@ def audit_file(
                 "the same columns.",
                 argument="other",
             )
-    mark = stream.find_decimal(roles.columns, rows_at_once)
     rows = stream.n_rows if stream.n_rows <= in_memory_rows else rows_at_once
-    schema = _first_schema(stream, roles, mark, rows)
+    schema = _first_schema(stream, roles, rows)
 
     def prepare(model: Any, roles: Roles, id_column: str | None = None) -> Audited:
         prototype = schema.prototype(roles.inputs)
         given_rows = reference_table(reference)
         adapted = adapt_binary(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
         given, names = reference_source(adapted, reference)
-        return Audited(
-            adapted, FileSource(stream, roles, schema, adapted, mark, rows, names, id_column), given
-        )
+        return Audited(adapted, FileSource(stream, roles, schema, adapted, rows, names, id_column), given)
 
     identity: dict[str, Any] = {
         "name": name or named,
@@ -323,29 +321,6 @@ def audit_file(
                 schema = grew.schema
 
 
-def open_for_model(
-    model: Any, path: str | Path, *, kinds: Mapping[str, str] | None = None, **layout: str | None
-) -> TableFile:
-    """Open a file with `open_table`; for a model of gcig, read it in the same way as the training file.
-
-    The model's categories are then text even if they hold digits, and columns have the kinds that were
-    requested in training, unless ``kinds`` requests another kind.
-    """
-    file = open_table(
-        path,
-        trained=getattr(model, "csv_format_", None),
-        trained_kinds=getattr(model, "column_kinds_", None),
-        kinds=kinds,
-        **layout,
-    )
-    encoder = getattr(model, "encoder_", None)
-    trained = getattr(encoder, "kinds_", ())
-    names = getattr(encoder, "feature_names_in_", ())[: len(trained)]
-    categories = {name for name, kind in zip(names, trained, strict=True) if kind == "category"}
-    as_trained = dict.fromkeys(categories & set(file.names), "category")
-    return replace(file, kinds={**as_trained, **file.kinds})
-
-
 def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
     """Return the columns that a model records as its inputs, as they are spelled among the given ones."""
     known: Sequence[Any] | None = getattr(getattr(model, "encoder_", model), "feature_names_in_", None)
@@ -355,10 +330,10 @@ def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
     return None if recorded is None else as_spelled(recorded, given)
 
 
-def _first_schema(stream: TableFile, roles: Roles, decimal: str, rows: int) -> Schema:
+def _first_schema(stream: TableFile, roles: Roles, rows: int) -> Schema:
     """Read batches until they contain two groups, two labels and the positive label; return their schema."""
     schema = Schema()
-    for frame in stream.batches(roles.columns, decimal=decimal, rows=rows):
+    for frame in stream.batches(roles.columns, rows=rows):
         schema = schema.grown(frame, roles)
         found = {level_name(value) for value in schema.targets}
         if len(schema.groups) > 1 and len(found) > 1 and roles.positive in (None, *found):

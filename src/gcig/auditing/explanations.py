@@ -19,12 +19,13 @@ from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, adapt_binary
 from gcig.adapters.base import last_step
-from gcig.auditing.audits import columns_of, open_for_model
+from gcig.auditing.audits import columns_of
 from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, add_neighbours, protected_columns
 from gcig.auditing.sources import Batch, TableSource, check_identifiers
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
+from gcig.data.read import open_table
 from gcig.data.roles import assign_roles, check_positive
 from gcig.metrics.reasons import Comparison
 from gcig.metrics.sample import (
@@ -338,7 +339,7 @@ def explain_file(
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
     trust_pickle: bool = False,
-    separator: str | None = None,
+    sep: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
     kinds: Mapping[str, str] | None = None,
@@ -351,7 +352,7 @@ def explain_file(
     the reference, which is required for neighbours and for models without references of their own.
     """
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
-    file = open_for_model(model, path, separator=separator, decimal=decimal, encoding=encoding, kinds=kinds)
+    file = open_table(path, sep=sep, decimal=decimal, encoding=encoding, kinds=kinds, model=model)
     if (target is None) != (not sensitive):
         raise InputError("Name both the target and the protected attribute, or neither.")
     known = columns_of(model, file.names)
@@ -376,8 +377,9 @@ def explain_file(
     else:
         inputs = tuple(map(str, known))
     column = _id_column(file.names, id_column, inputs) if ids or id_column else None
-    needed = [*inputs, *([target] if target else []), *sensitive, *([column] if column else [])]
-    frame = file.read(list(dict.fromkeys(needed))).frame
+    needed = dict.fromkeys([*inputs, *([target] if target else []), *sensitive])
+    identifier = [column] if column and column not in needed else []
+    frame = file.read(list(needed), unchanged=identifier)
     chosen = _positions(frame, ids, rows, column, Path(path))
     names = frame.iloc[chosen][column].map(level_name).tolist() if column else [str(i) for i in chosen]
     table = frame[list(inputs)]

@@ -18,7 +18,7 @@ from gcig.adapters.base import last_step
 from gcig.auditing.sources import Batch, Source, take_rows
 from gcig.auditing.subject import Options
 from gcig.core.columns import protected_attributes
-from gcig.data.entries import are_dates, count_days
+from gcig.data.dates import are_dates, count_days
 from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
 from gcig.metrics.sample import EncodedRows
 from gcig.metrics.trust import threshold_logit

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from pandas.api import types as pt
 from sklearn.utils import _safe_indexing
 
 from gcig._arrays import Codes
@@ -26,8 +27,7 @@ from gcig._validation import (
     check_sample_weight,
 )
 from gcig.adapters import AdaptedModel, Outputs
-from gcig.data.entries import column_kind, merge_kinds, unify_types
-from gcig.data.reading import TableFile
+from gcig.data.read import TableFile
 from gcig.data.roles import Roles, target_codes
 from gcig.metrics.sample import EncodedRows, Reference, check_sample_labels
 
@@ -108,8 +108,8 @@ class TableSource:
 class Schema:
     """The contents of the rows seen so far."""
 
-    kinds: Mapping[str, str] = field(default_factory=dict)  # as in `gcig.data.entries`
-    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # distinct values of text columns
+    # The distinct values of each column of text or dates; () for booleans and None for numbers.
+    levels: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()  # columns with missing values
     targets: tuple[Any, ...] = ()  # distinct values of the target
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)  # distinct rows of the protected columns
@@ -117,27 +117,24 @@ class Schema:
     def grown(self, frame: pd.DataFrame, roles: Roles) -> Schema:
         """Return the schema extended by the rows of a batch; the same object if they add nothing."""
         check_filled(frame, (roles.target, *roles.sensitive))
-        found = {name: column_kind(frame[name]) for name in frame.columns}
-        kinds = {name: merge_kinds(self.kinds.get(name, kind), kind) for name, kind in found.items()}
         missing = self.missing | {str(name) for name in roles.inputs if frame[name].isna().any()}
-        texts = [name for name in roles.inputs if kinds[name] == "text"]
-        levels = {name: _join(self.levels.get(name, ()), frame[name]) for name in texts}
+        levels = {name: _join_levels(self.levels.get(name), frame[name]) for name in roles.inputs}
         targets = _join(self.targets, frame[roles.target])
         groups = pd.concat([self.groups, roles.protected(frame)]).drop_duplicates(ignore_index=True)
-        known = self.kinds, self.levels, self.missing, self.targets
-        same = (kinds, levels, missing, targets) == known and len(groups) == len(self.groups)
-        return self if same else Schema(kinds, levels, missing, targets, groups)
+        known = self.levels, self.missing, self.targets
+        same = (levels, missing, targets) == known and len(groups) == len(self.groups)
+        return self if same else Schema(levels, missing, targets, groups)
 
     def prototype(self, inputs: Sequence[str]) -> pd.DataFrame:
         """Return a few rows with every kind and every level of the input columns, for adapters to inspect."""
         examples: dict[str, list[Any]] = {}
         for name in inputs:
-            kind = self.kinds[name]
-            examples[name] = list(self.levels.get(name, ())) if kind == "text" else [0.0, 1.0]
-            if kind == "boolean":
-                examples[name] = [False, True]
+            levels = self.levels[name]
+            examples[name] = list(
+                levels or ((0.0, 1.0) if levels is None or name in self.missing else (False, True))
+            )
             if name in self.missing:
-                examples[name].append(None if kind == "text" else np.nan)
+                examples[name].append(None if levels else np.nan)
         size = max(map(len, examples.values()))
         return pd.DataFrame({name: (entries * size)[:size] for name, entries in examples.items()})
 
@@ -158,7 +155,6 @@ class FileSource:
     roles: Roles
     schema: Schema
     adapted: AdaptedModel
-    decimal: str
     rows_at_once: int
     names: tuple[str, ...] | None = None  # of the groups, if known from the model or the reference
     id_column: str | None = None
@@ -193,22 +189,27 @@ class FileSource:
         """Yield all rows in order, until one of them does not fit the schema."""
         schema, start = self.schema, 0
         classes, names = self.classes, self.group_names
-        columns = dict.fromkeys([*self.roles.columns, *([self.id_column] if self.id_column else [])])
-        texts = {name for name, kind in self.schema.kinds.items() if kind == "text"}
-        for frame in self.stream.batches(
-            list(columns), texts=texts, decimal=self.decimal, rows=self.rows_at_once
-        ):
+        names_of_rows = [self.id_column] if self.id_column else []
+        for frame, texts in self.stream.parts(self.roles.columns, names_of_rows, rows=self.rows_at_once):
             schema = schema.grown(frame, self.roles)
             if schema is self.schema:
-                yield self._batch(frame, start, classes, names)
+                identifiers = texts[self.id_column].map(level_name).tolist() if self.id_column else None
+                yield self._batch(frame, start, classes, names, identifiers)
             start += len(frame)
         if schema is not self.schema:
             raise SchemaGrew(schema)
 
     def _batch(
-        self, frame: pd.DataFrame, start: int, classes: tuple[Any, Any], names: tuple[str, ...]
+        self,
+        frame: pd.DataFrame,
+        start: int,
+        classes: tuple[Any, Any],
+        names: tuple[str, ...],
+        identifiers: list[str] | None,
     ) -> Batch:
-        frame = unify_types(frame, self.schema.kinds)
+        # Booleans are numbers in every batch if some of them are missing in one.
+        flags = [each for each in self.schema.missing if pt.is_bool_dtype(frame[each].dtype)]
+        frame = frame.astype(dict.fromkeys(flags, np.float64))
         table, sensitive = frame[list(self.roles.inputs)], self.roles.protected(frame)
         rows = EncodedRows(
             inputs=self.adapted.encode(table, sensitive),
@@ -216,7 +217,6 @@ class FileSource:
             groups=check_groups(sensitive, n_rows=len(frame), names=names).codes,
             positions=np.arange(start, start + len(frame)),
         )
-        identifiers = frame[self.id_column].map(level_name).tolist() if self.id_column else None
         return Batch(table, sensitive, rows, identifiers)
 
 
@@ -226,6 +226,13 @@ def _join(known: tuple[Any, ...], column: pd.Series[Any]) -> tuple[Any, ...]:
         return known
     fresh = set(column.dropna().unique().tolist()) - set(known)
     return tuple(sorted({*known, *fresh}, key=str))[:_MAX_LEVELS] if fresh else known
+
+
+def _join_levels(known: tuple[Any, ...] | None, column: pd.Series[Any]) -> tuple[Any, ...] | None:
+    """Return the levels of a column as in `Schema`."""
+    if pt.is_bool_dtype(column.dtype):
+        return ()
+    return None if pt.is_numeric_dtype(column.dtype) else _join(known or (), column)
 
 
 Source: TypeAlias = TableSource | FileSource

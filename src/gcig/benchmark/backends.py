@@ -1,121 +1,98 @@
-"""Backends: the places where trials run; `LocalBackend` uses this process or worker processes.
+"""Backends: where trials run. joblib runs them in this process, in worker processes, on Dask or on Ray."""
 
-A backend applies the picklable ``work``, which claims trials and stores results, to each trial and its table,
-and yields the outcomes in any order. `gcig.benchmark.clusters` has the backends for Dask and Ray.
-"""
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeAlias
 
-import signal
-from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from typing import Protocol, TypeAlias
+from joblib import Parallel, delayed, parallel_config, register_parallel_backend
 
 from gcig._validation import InputError
-from gcig.benchmark.execution import run_trials_together
+from gcig.benchmark.execution import failed_result, run_trial
+from gcig.benchmark.fingerprints import code_fingerprints
 from gcig.benchmark.store import RunError
-from gcig.benchmark.trials import Table, Trial
+from gcig.benchmark.trials import Table, Trial, canonical_json
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device
 
-RETRIES = 1  # after a worker died: if it happens twice, the trial itself is most likely the cause
-_TEAM_SIZE = 25  # networks trained as one: with more, most of a step is work that they do not share
-_TEAM_ROWS = 1_000_000  # rows of all their tables together, which are in memory at once
+BACKENDS = ("loky", "dask", "ray")
+_CONNECT_SECONDS = 30
+_IDLE_SECONDS = 15  # then a worker ends, also one whose driver was killed
+_ONE_AT_A_TIME = threading.Lock()  # a trial sets the threads and warning filters of its whole process
+
+Outcome: TypeAlias = tuple[Trial, FoldResult]
+Stream: TypeAlias = Callable[[Iterable[Any]], Generator[Outcome]]
 
 
 @dataclass(frozen=True)
-class WorkerDeath:
-    """The end of a worker process while it ran a trial; ``cause`` describes it in words."""
+class Backend:
+    """A backend of joblib: "loky", processes of this machine, or a running "dask" or "ray" cluster.
 
-    cause: str
-
-
-Outcome: TypeAlias = FoldResult | WorkerDeath | None
-"""The result of a trial, the death of its worker, or None if another process holds the trial's claim."""
-Work: TypeAlias = Callable[[Trial, Table], FoldResult | None]
-"""The function that a backend applies to each trial; it must be picklable."""
-_Team: TypeAlias = list[Trial]
-
-
-class Backend(Protocol):
-    """A place to run trials."""
-
-    def run(
-        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
-    ) -> Generator[tuple[Trial, Outcome]]:
-        """Apply ``work`` to each trial and its table, and yield the outcomes as they arrive.
-
-        A trial whose worker died is repeated; if its workers keep dying, a `WorkerDeath` is yielded. A
-        `RunError` of ``work`` ends the run. Closing the generator ends it as well: no more trials are
-        started, and trials in progress are stopped if possible.
-        """
-
-
-@dataclass(frozen=True)
-class LocalBackend:
-    """Runs trials in this process (one job) or in ``jobs`` worker processes.
-
-    On a GPU, a process trains the networks of several trials of one method and table together; see
-    `gcig.training.together`. Their results are those of one trial at a time up to rounding, which training
-    amplifies.
-
-    Workers are spawned, not forked, because threads and locks do not survive a fork. Each table is sent to a
-    worker once. If a worker is killed, only its current trials are lost, and are repeated one by one. If the
-    driver is killed, its workers finish and store their current trials before they exit.
+    ``jobs`` is the number of loky's processes; with one, trials run in this process. A cluster uses all of
+    its workers. Without its ``address``, it is the one that the caller's ``distributed.Client`` or
+    ``ray.init`` is connected to.
     """
 
+    name: str = "loky"
     jobs: int = 1
+    address: str | None = None
 
     def __post_init__(self) -> None:
-        check_jobs(self.jobs)
+        if self.name not in BACKENDS:
+            raise InputError(
+                f"is {self.name!r}, which does not exist. Choose from {', '.join(BACKENDS)}.",
+                argument="backend",
+            )
+        if self.jobs < 1:
+            raise InputError(f"must be at least 1, got {self.jobs}.", argument="jobs")
+        if self.address is not None and self.name == "loky":
+            raise InputError(
+                "names a cluster, but the backend is 'loky'. Choose the backend dask or ray as well.",
+                argument="address",
+            )
 
-    def run(
-        self, trials: Sequence[Trial], tables: Mapping[str, Table], work: Work
-    ) -> Generator[tuple[Trial, Outcome]]:
-        """Run the trials, in their order if there is one job."""
-        teams = _teams(trials, tables, jobs=self.jobs)
-        if self.jobs > 1 and trials:
-            yield from _run_in_workers(teams, tables, work, jobs=self.jobs)
+    def run(self, trials: Iterable[Trial], tables: Mapping[str, Table]) -> Generator[Outcome]:
+        """Run the trials, each with the table that it names, and yield their results as they arrive.
+
+        ``trials`` may be an iterator, which is advanced when a worker is free, in any thread. If a worker of
+        this machine dies, the trials that were running are repeated one at a time: a trial that then kills
+        its worker again has failed. On a cluster, a death that the cluster does not make good ends the run
+        with a `RunError`. Closing the generator stops the trials that are running.
+        """
+        with self._connect() as stream:
+            if self.name == "loky":
+                yield from _run_on_this_machine(trials, tables, stream)
+                return
+            try:
+                yield from stream(_calls(trials, tables))
+            except RunError:
+                raise
+            except Exception as error:  # each cluster has errors of its own; those of trials are results
+                raise RunError(
+                    f"the {self.name} cluster could not finish the run: {_describe(error)}. Finished trials "
+                    "are kept if the run has a folder. Run the same command again to resume."
+                ) from error
+
+    @contextmanager
+    def _connect(self) -> Iterator[Stream]:
+        """Yield the function that makes calls and yields their results."""
+        if self.name == "dask":
+            with _dask_client(self.address) as client:
+                yield partial(_stream, name="dask", client=client, wait_for_workers_timeout=_CONNECT_SECONDS)
+        elif self.name == "ray":
+            with _ray_connection(self.address):
+                yield partial(_stream, name="ray")
         else:
-            for team in teams:
-                yield from zip(team, _run_team(team, tables, work), strict=True)
+            yield partial(_stream, name="loky", jobs=self.jobs, idle_worker_timeout=_IDLE_SECONDS)
 
 
-def _teams(trials: Sequence[Trial], tables: Mapping[str, Table], *, jobs: int = 1) -> list[_Team]:
-    """Return the trials in groups that are trained together: one by one on a CPU.
-
-    No group is larger than a job's share of the trials.
-    """
-    groups: dict[Hashable, _Team] = {}
-    for trial in trials:
-        on_gpu = str(trial.parameters.get("device", "cpu")).startswith("cuda")
-        groups.setdefault((trial.dataset, trial.method, trial.role) if on_gpu else trial, []).append(trial)
-    share = min(_TEAM_SIZE, len(trials) // jobs)
-    sizes = {name: max(1, min(share, _TEAM_ROWS // len(table.y))) for name, table in tables.items()}
-    return [
-        group[start : start + sizes[group[0].dataset]]
-        for group in groups.values()
-        for start in range(0, len(group), sizes[group[0].dataset])
-    ]
-
-
-def _run_team(team: _Team, tables: Mapping[str, Table], work: Work) -> list[FoldResult | None]:
-    calls = [partial(work, trial, tables[trial.dataset]) for trial in team]
-    return run_trials_together(calls) if len(calls) > 1 else [calls[0]()]
-
-
-def check_jobs(jobs: int) -> None:
-    """Check a number of processes."""
-    if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}.")
-
-
-IN_PROCESS: Backend = LocalBackend()
+IN_PROCESS = Backend()
 
 
 def device_parameters(device: str, backend: Backend) -> dict[str, str]:
@@ -126,140 +103,143 @@ def device_parameters(device: str, backend: Backend) -> dict[str, str]:
     >>> device_parameters("cpu", IN_PROCESS)
     {}
     """
-    if isinstance(backend, LocalBackend):
+    if backend.name == "loky":
         device = str(resolve_device(device))
     return {} if device == "cpu" else {"device": device}
 
 
-def work_in_worker(work: Work, trial: Trial, method: Method | None, table: Table) -> FoldResult | None:
-    """Apply ``work`` in a process that may not have the driver's method among its own."""
-    _add_method(method)
-    return work(trial, table)
+def _stream(calls: Iterable[Any], name: str, jobs: int = -1, **options: Any) -> Generator[Outcome]:
+    """Make the calls, one whenever a worker is free, and yield their results as they arrive."""
+    with parallel_config(name, n_jobs=jobs, **options):
+        parallel = Parallel(
+            batch_size=1, pre_dispatch="n_jobs", return_as="generator_unordered", max_nbytes=None
+        )
+    outcomes = parallel(calls)
+    try:
+        for outcome in outcomes:  # noqa: UP028 - `yield from` would close them outside of the filter
+            yield outcome
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "(?s).*You could benefit")  # the calls that this cancels
+            outcomes.close()
 
 
-def _add_method(method: Method | None) -> None:
+def _run_on_this_machine(
+    trials: Iterable[Trial], tables: Mapping[str, Table], stream: Stream
+) -> Generator[Outcome]:
+    """Run the trials. A pool whose worker died is broken, so each round has a pool of its own."""
+    waiting = iter(trials)
+    running: deque[Trial] = deque()
+
+    def take() -> Iterator[Trial]:
+        for trial in waiting:
+            running.append(trial)
+            yield trial
+
+    while True:
+        try:
+            with closing(stream(_calls(take(), tables))) as outcomes:
+                for trial, result in outcomes:
+                    running.remove(trial)
+                    yield trial, result
+            return
+        except BrokenProcessPool:
+            while running:
+                trial = running.popleft()
+                try:
+                    yield from stream(_calls([trial], tables))
+                except BrokenProcessPool as error:
+                    cause = f"the process that ran it died twice: {error}"
+                    yield trial, failed_result(trial, cause, worker_died=True)
+
+
+def _calls(trials: Iterable[Trial], tables: Mapping[str, Table]) -> Iterator[Any]:
+    for trial in trials:
+        yield delayed(_run)(trial, METHODS.get(trial.method), tables[trial.dataset], _fingerprint())
+
+
+def _run(trial: Trial, method: Method | None, table: Table, fingerprint: str) -> Outcome:
+    """Run a trial in a process that may not have the driver's method among its own."""
+    if fingerprint != _fingerprint():
+        raise RunError(
+            "the workers of the cluster have another version of gcig than this process, so their results "
+            "could differ. Install the same version on all machines."
+        )
     if method is not None and method.key not in METHODS:
         METHODS.add(method.key, method, overwrite=True)
+    with _ONE_AT_A_TIME:
+        return trial, run_trial(trial, table)
 
 
-@dataclass(eq=False)
-class _Worker:
-    """A worker process, the driver's end of its pipe, the tables it has, and its current trials."""
-
-    process: SpawnProcess
-    pipe: Connection
-    ready: bool = False
-    tables: set[str] = field(default_factory=set)
-    team: _Team = field(default_factory=list)
+@cache
+def _fingerprint() -> str:
+    """Return a text that is equal in two processes if their code gives the same results."""
+    return canonical_json(code_fingerprints())
 
 
-def _run_in_workers(
-    teams: Sequence[_Team], tables: Mapping[str, Table], work: Work, *, jobs: int
-) -> Generator[tuple[Trial, Outcome]]:
-    queue = list(reversed(teams))
-    deaths: Counter[Trial] = Counter()
-    workers = [_start(work) for _ in range(min(jobs, len(queue)))]
+@contextmanager
+def _dask_client(address: str | None) -> Iterator[Any]:
+    """Connect to the scheduler at an address, or yield the client that the caller has."""
     try:
-        while any(worker.team for worker in workers) or queue:
-            for worker in _with_messages(workers):
-                alone = len(worker.team) == 1  # only then is the trial itself the likely cause of a death
-                for trial, outcome in _receive(worker, workers, work, more=bool(queue)):
-                    deaths[trial] += alone and isinstance(outcome, WorkerDeath)
-                    if isinstance(outcome, WorkerDeath) and deaths[trial] <= RETRIES:
-                        queue.insert(0, [trial])  # last, after the trials that have not been tried
-                    else:
-                        yield trial, outcome
-            for worker in workers:
-                if worker.ready and not worker.team and queue:
-                    _send(worker, queue.pop(), tables)
+        from distributed import Client, get_client
+    except ImportError as error:
+        raise _missing("dask") from error
+    try:
+        client = get_client() if address is None else Client(address, timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise _unreachable("dask", address, "`dask scheduler` and `dask worker`", error) from error
+    try:
+        yield client
     finally:
-        _stop(workers)
+        if address is not None:
+            client.close()
 
 
-def _with_messages(workers: list[_Worker]) -> list[_Worker]:
-    """Wait until at least one worker has sent a message or ended, and return all such workers."""
-    pipes = set(wait([worker.pipe for worker in workers]))
-    return [worker for worker in workers if worker.pipe in pipes]
-
-
-def _receive(
-    worker: _Worker, workers: list[_Worker], work: Work, *, more: bool
-) -> Iterator[tuple[Trial, Outcome]]:
-    """Receive one message and yield the outcomes in it; replace the worker if it ended."""
+@contextmanager
+def _ray_connection(address: str | None) -> Iterator[None]:
+    """Connect to the cluster at an address, or use the caller's connection."""
     try:
-        message = worker.pipe.recv()
-    except (EOFError, ConnectionError):
-        worker.process.join()
-        worker.pipe.close()
-        workers.remove(worker)
-        if not worker.ready:
-            raise RunError(
-                f"a worker process did not start (it {_describe_exit(worker.process)}). In a script, make "
-                "the call under `if __name__ == '__main__':`, or use one job."
-            ) from None
-        if more or worker.team:
-            workers.append(_start(work))
-        death = WorkerDeath(f"the process that ran it {_describe_exit(worker.process)}")
-        yield from ((trial, death) for trial in worker.team)
-        return
-    if isinstance(message, BaseException):
-        raise message
-    if not worker.ready:
-        worker.ready = True
-        return
-    team, worker.team = worker.team, []
-    yield from zip(team, message, strict=True)
+        import ray
+        from ray.util.joblib.ray_backend import RayBackend
+    except ImportError as error:
+        raise _missing("ray") from error
+
+    class Streaming(RayBackend):
+        # joblib's pool of processes cannot yield results as they arrive, and Ray's inherits its flag; it can.
+        supports_return_generator = True
+
+    register_parallel_backend("ray", Streaming)
+    ours = address is not None and not ray.is_initialized()
+    try:
+        if ours:
+            ray.init(address, log_to_driver=False)
+        elif not ray.is_initialized():
+            raise ConnectionError("ray.init was not called")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _unreachable("ray", address, "`ray start --head`", error) from error
+    try:
+        yield
+    finally:
+        if ours:
+            ray.shutdown()
 
 
-def _send(worker: _Worker, team: _Team, tables: Mapping[str, Table]) -> None:
-    worker.team = team
-    trial = team[0]
-    table = None if trial.dataset in worker.tables else tables[trial.dataset]
-    worker.tables.add(trial.dataset)
-    with suppress(ConnectionError):  # the worker ended; the next call of `_receive` notices
-        worker.pipe.send((team, METHODS.get(trial.method), table))
+def _missing(name: str) -> RunError:
+    return RunError(
+        f"the backend {name!r} needs packages that this environment does not have. Run: pip install "
+        f"'gcig[{name}]', or choose the backend loky."
+    )
 
 
-def _start(work: Work) -> _Worker:
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-    process.start()
-    theirs.close()  # the pipe then ends when the process does
-    return _Worker(process, ours)
+def _unreachable(name: str, address: str | None, start: str, error: Exception) -> RunError:
+    where = "" if address is None else f" at {address}"
+    return RunError(
+        f"there is no connection to a {name} cluster{where}: {_describe(error)}. Start one with {start}, and "
+        "pass its address."
+    )
 
 
-def _stop(workers: list[_Worker]) -> None:
-    for worker in workers:
-        worker.pipe.close()
-        if worker.team or not worker.ready:
-            worker.process.terminate()
-    for worker in workers:
-        worker.process.join()
-
-
-def _describe_exit(process: SpawnProcess) -> str:
-    code = process.exitcode or 0
-    if code == -9:
-        return "was killed (SIGKILL), probably because memory ran out"
-    if code < 0:
-        return f"was ended by signal {signal.Signals(-code).name}"
-    return f"ended with status {code}"
-
-
-def _serve(pipe: Connection, work: Work) -> None:
-    """Answer messages in a worker process until the driver closes the pipe or ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
-    tables: dict[str, Table] = {}
-    with suppress(EOFError, ConnectionError):
-        pipe.send("ready")
-        while True:
-            team, method, table = pipe.recv()
-            _add_method(method)
-            if table is not None:
-                tables[team[0].dataset] = table
-            try:
-                answer: object = _run_team(team, tables, work)
-            except RunError as error:  # an error of the run, not of the trial: the driver raises it
-                answer = error
-            pipe.send(answer)
+def _describe(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -11,8 +11,7 @@ import pandas as pd
 
 from gcig._arguments import check_argument, is_count, is_flag
 from gcig._validation import InputError, warn_if_sensitive_in
-from gcig.benchmark.backends import IN_PROCESS, Backend, device_parameters
-from gcig.benchmark.clusters import make_backend
+from gcig.benchmark.backends import BACKENDS, IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.results import csv_text, method_label, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, provenance, write_file, write_json
@@ -155,7 +154,7 @@ def compare(
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     tuning: str = "none",
     n_jobs: int = 1,
-    backend: str | Backend = "local",
+    backend: str = "loky",
     address: str | None = None,
     device: str = "cpu",
     out: str | os.PathLike[str] | None = None,
@@ -175,13 +174,13 @@ def compare(
     parameters : parameters by method key; the estimators' defaults otherwise.
     tuning : "nested" chooses parameters by grid search inside the training rows of every fold; "split" by
         one search on a 60/20/20 split, some of whose rows are tested later.
-    n_jobs : number of processes; results on a CPU do not depend on it.
-    backend : "local", or a cluster: "dask" or "ray".
-    address : address of a running cluster, such as ``tcp://10.0.0.5:8786``; None starts a cluster with
-        ``n_jobs`` workers on this machine, which other machines cannot reach.
-    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU, and without a
-        cluster each trains several folds of a method together. Results on a GPU differ from those on a CPU
-        because their random numbers differ.
+    n_jobs : number of processes on this machine; results on a CPU do not depend on it.
+    backend : a backend of joblib: "loky", processes of this machine, or "dask" or "ray", a running cluster,
+        all of whose workers are used.
+    address : address of the cluster, such as ``tcp://10.0.0.5:8786``; by default the one that your
+        ``distributed.Client`` or ``ray.init`` is connected to.
+    device : where networks are trained, such as "cuda"; ``n_jobs`` processes share a GPU. Results on a GPU
+        differ from those on a CPU because their random numbers differ.
     out : folder that keeps every finished fold and the tables; the same call resumes an interrupted run.
     progress : whether to report progress and the time left on standard error.
     definition : the definition of GCIG.
@@ -207,7 +206,7 @@ def compare(
         seeds=[random_state] if seeds is None else seeds,
         parameters=parameters,
         tuning=tuning,
-        backend=make_backend(backend, jobs=n_jobs, address=address),
+        backend=Backend(backend, n_jobs, address),
         device=device,
         out=out,
         progress=progress,
@@ -328,7 +327,7 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "random_state": ("an integer from 0 to 2**32 - 1", _SEED),
     "tuning": (f"one of {', '.join(map(repr, TUNING))}", lambda value: value in TUNING),
     "n_jobs": ("an integer from 1 to 10,000", partial(is_count, least=1, below=10_001)),
-    "backend": ("a name or a Backend", lambda value: isinstance(value, str) or callable(value.run)),
+    "backend": (f"one of {', '.join(map(repr, BACKENDS))}", lambda value: value in BACKENDS),
     "address": _TEXT,
     "device": ("the name of a device, such as 'cpu'", lambda value: isinstance(value, str)),
     "out": ("None or a path", lambda value: value is None or os.fspath(value)),

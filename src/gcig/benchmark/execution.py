@@ -1,11 +1,10 @@
 """Execution of one trial: split, fit, evaluate."""
 
-import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
-from gcig.training.together import run_together, running_seconds, team_size
 
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
@@ -38,25 +36,14 @@ def run_trial(trial: Trial, table: Table) -> FoldResult:
             f"the trial refers to other rows than the table {table.name!r} has now. Create the trial again "
             "from this table."
         )
-    with _caught_warnings() as caught, _one_thread():
+    with warnings.catch_warnings(record=True) as caught, _one_thread():
+        warnings.simplefilter("always")
         try:
             result = _fit_and_measure(trial, table)
         except Exception as error:  # a method that fails must not stop the other trials
             result = failed_result(trial, f"{type(error).__name__}: {error}")
     messages = dict.fromkeys(_one_line(f"{each.category.__name__}: {each.message}") for each in caught)
     return replace(result, warnings=tuple(messages))
-
-
-def run_trials_together(work: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Call functions that run one trial each, and train the networks of all trials together.
-
-    Settings of the process are changed once for all trials: a trial that restored them at its end would
-    change them for the trials that are still running.
-    """
-    with warnings.catch_warnings(), _one_thread():
-        warnings.simplefilter("always")
-        warnings.showwarning = partial(_keep_warning, warnings.showwarning)
-        return run_together(work)
 
 
 def split_rows(trial: Trial, table: Table) -> tuple[Positions, Positions]:
@@ -106,9 +93,9 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     train, test = split_rows(trial, table)
     model = make_estimator(trial)
     training = X, y, groups = table.rows(train)
-    start = running_seconds()
+    start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
-    seconds = running_seconds() - start
+    seconds = time.perf_counter() - start
     X, y, groups = table.rows(test)
     found = evaluate(
         model,
@@ -159,35 +146,6 @@ def _predictions(model: Any, table: Table, rows: Positions) -> dict[str, tuple[f
         "prediction": outputs.decisions,
     }
     return {name: tuple(np.asarray(values, dtype=np.float64).tolist()) for name, values in columns.items()}
-
-
-_in_thread = threading.local()  # the warnings of the trial that this thread runs together with others
-
-
-def _keep_warning(
-    show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any
-) -> None:
-    """Record a warning of the trial that this thread runs, and show others."""
-    caught = getattr(_in_thread, "caught", None)
-    if caught is None:
-        show(message, category, *place)
-    else:
-        caught.append(warnings.WarningMessage(message, category, *place))
-
-
-@contextmanager
-def _caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Record all warnings of a trial."""
-    if team_size() > 1:
-        _in_thread.caught = []
-        try:
-            yield _in_thread.caught
-        finally:
-            _in_thread.caught = None
-        return
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield caught
 
 
 @contextmanager

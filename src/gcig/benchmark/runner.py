@@ -1,13 +1,14 @@
 """Runner: runs the unfinished trials of a list, each exactly once even with several drivers on one folder."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from itertools import chain, islice
+
+from filelock import FileLock
 
 from gcig._progress import progress as report_progress
-from gcig.benchmark.backends import IN_PROCESS, Backend, WorkerDeath
-from gcig.benchmark.execution import failed_result, run_trial
+from gcig.benchmark.backends import IN_PROCESS, Backend
 from gcig.benchmark.store import RunError, RunStore
 from gcig.benchmark.trials import TUNING_ROWS, Table, Trial, select_shard
 from gcig.records import FoldResult
@@ -45,22 +46,27 @@ def run_trials(
     returns its results only. The run continues after a failed trial, whose error is recorded. Trials that
     failed before are repeated if `retry_failed`, and always if their worker died.
 
-    Several processes may share a store: a trial claimed by another process is polled until its result is
-    stored, and taken over if that process dies.
+    Only this process writes to the store, and a result counts once it is written. Several processes may share
+    a store: a trial claimed by another one is polled until its result is stored, and taken over if that
+    process dies.
     """
     wanted = list(trials) if shard is None else select_shard(trials, *shard)
     by_name = _check_tables(tables, wanted)
-    results = {} if store is None else _stored(store, wanted, retry_failed)
+    stored = _Claims(store, retry_failed)
+    results = {
+        trial.key: result for trial in dict.fromkeys(wanted) if (result := stored.find(trial)) is not None
+    }
     todo = [trial for trial in dict.fromkeys(wanted) if trial.key not in results]
     costs = {trial: _estimate_seconds(trial, len(by_name[trial.dataset].y)) for trial in todo}
     todo.sort(key=lambda trial: -costs[trial])  # longest first, for an even finish
-    stale = {} if store is None else {trial.key: store.stamp(trial) for trial in todo}
 
     resumed = len(results)
     failed, cost_left, start = 0, sum(costs.values()), time.monotonic()
     total_cost = cost_left
     with (
-        closing(_run_until_done(todo, by_name, _TrialWork(store, stale), backend)) as outcomes,
+        closing(
+            _run_until_done(todo, by_name, store, backend=backend, retry_failed=retry_failed)
+        ) as outcomes,
         report_progress(resumed + len(todo), "Running trials", unit="trials", shown=progress) as advance,
     ):
         if resumed:
@@ -79,85 +85,74 @@ def _estimate_seconds(trial: Trial, n_rows: int) -> float:
     return alone + per_row * (min(n_rows, TUNING_ROWS) if trial.role == "tune" else n_rows) / 10_000
 
 
-@dataclass(frozen=True)
-class _TrialWork:
-    """The work on one trial: run it under its claim, and store the result.
+class _Claims:
+    """The trials that this process runs now; no other process runs them meanwhile.
 
-    ``stale`` has the stamps of stored results that will be replaced. Instances are picklable.
+    ``found`` has the results that other processes stored since the run began.
     """
 
-    store: RunStore | None
-    stale: Mapping[str, tuple[int, int] | None]
-
-    def __call__(self, trial: Trial, table: Table) -> FoldResult | None:
-        """Return the result of this or another process; None while another process holds the claim."""
-        return self._store_once(trial, lambda: run_trial(trial, table))
-
-    def record_death(self, trial: Trial, death: WorkerDeath) -> FoldResult | None:
-        """Record that the trial's worker died, unless a result exists or another process has the claim."""
-        return self._store_once(trial, lambda: failed_result(trial, death.cause, worker_died=True))
+    def __init__(self, store: RunStore | None, retry_failed: bool) -> None:
+        self._store, self._retry_failed = store, retry_failed
+        self._held: dict[Trial, FileLock] = {}
+        self.found: dict[Trial, FoldResult] = {}
 
     def find(self, trial: Trial) -> FoldResult | None:
-        """Return the result if another process has stored one since this run started."""
-        if self.store is None or self.store.stamp(trial) == self.stale.get(trial.key):
+        """Return the stored result, unless the trial is to be repeated, as if its worker died."""
+        result = None if self._store is None else self._store.get(trial)
+        if result is None or result.worker_died or (self._retry_failed and result.error is not None):
             return None
-        return self.store.get(trial)
+        return result
 
-    def keep(self, trial: Trial, result: FoldResult) -> None:
-        """Store a result that came from a worker without access to the store."""
-        if self.store is not None and self.store.stamp(trial) == self.stale.get(trial.key):
-            self.store.put(trial, result)
+    def take(self, trials: Iterable[Trial]) -> Iterator[Trial]:
+        """Claim the trials that have no result and no other claim, each when the iterator is advanced."""
+        for trial in trials:
+            if self._store is not None:
+                claim = self._store.claim(trial)
+                if claim is None:
+                    continue
+                if (result := self.find(trial)) is not None:
+                    claim.release()
+                    self.found[trial] = result
+                    continue
+                self._held[trial] = claim
+            yield trial
 
-    def is_free(self, trial: Trial) -> bool:
-        """Return whether no other process holds the trial's claim."""
-        if self.store is None:
-            return True
-        with self.store.claim(trial) as ours:
-            return ours
+    def store(self, trial: Trial, result: FoldResult) -> None:
+        """Store the result of a claimed trial, and then release the claim."""
+        if self._store is not None:
+            self._store.put(trial, result)
+            self._held.pop(trial).release()
 
-    def _store_once(self, trial: Trial, make: Callable[[], FoldResult]) -> FoldResult | None:
-        if self.store is None or not self.store.exists():  # a worker on another machine: the driver stores
-            return make()
-        with self.store.claim(trial) as ours:
-            if not ours:
-                return None
-            if (found := self.find(trial)) is not None:
-                return found
-            self.store.remove_leftovers(trial)
-            result = make()
-            self.store.put(trial, result)
-            return result
+    def close(self) -> None:
+        """Release the claims on trials that were not finished."""
+        for claim in self._held.values():
+            claim.release()
 
 
 def _run_until_done(
-    todo: Sequence[Trial], tables: Mapping[str, Table], work: _TrialWork, backend: Backend
+    todo: Sequence[Trial],
+    tables: Mapping[str, Table],
+    store: RunStore | None,
+    *,
+    backend: Backend,
+    retry_failed: bool,
 ) -> Generator[tuple[Trial, FoldResult]]:
-    """Yield every trial with its result. Trials claimed by another process are polled again."""
+    """Yield every trial with its result once it is stored. Trials claimed by another process are polled."""
     left = dict.fromkeys(todo)  # a dict keeps the order: longest first
     while left:
-        for trial in list(left):
-            if (found := work.find(trial)) is not None:
-                del left[trial]
-                yield trial, found
-        free = [trial for trial in left if work.is_free(trial)]
-        with closing(backend.run(free, tables, work)) as outcomes:
-            for trial, outcome in outcomes:
-                result = work.record_death(trial, outcome) if isinstance(outcome, WorkerDeath) else outcome
-                if result is not None:
-                    work.keep(trial, result)
-                    del left[trial]
-                    yield trial, result
+        with closing(_Claims(store, retry_failed)) as claims:
+            free = claims.take(list(left))
+            if first := list(islice(free, 1)):  # without a free trial, no worker is started
+                with closing(backend.run(chain(first, free), tables)) as outcomes:
+                    for trial, result in outcomes:
+                        claims.store(trial, result)
+                        del left[trial]
+                        yield trial, result
+        for trial, result in claims.found.items():
+            del left[trial]
+            yield trial, result
         if left:
             time.sleep(_POLL_SECONDS)
-
-
-def _stored(store: RunStore, trials: Sequence[Trial], retry_failed: bool) -> dict[str, FoldResult]:
-    """Return the stored results that count; a trial whose worker died is always repeated."""
-    found = {trial.key: result for trial in dict.fromkeys(trials) if (result := store.get(trial)) is not None}
-    repeated = {
-        key for key, each in found.items() if each.worker_died or (retry_failed and each.error is not None)
-    }
-    return {key: result for key, result in found.items() if key not in repeated}
 
 
 def _check_tables(tables: Iterable[Table], trials: Sequence[Trial]) -> dict[str, Table]:

@@ -3,58 +3,33 @@
 Processes that share a folder coordinate by claims. A claim is a lock that the operating system holds on a
 file and releases if the process dies, so that no claim is ever stale. A process takes the claim, *then* looks
 for the result, then does the work, stores it and releases the claim; the next holder finds the result.
+Without claims nothing would be lost either, because files are written atomically, but two processes would do
+the same work, above all the tuning that the shards of a comparison share.
 """
 
-import base64
-import errno
 import hashlib
-import inspect
 import json
+import math
 import os
 import platform
-import sys
-import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
+from filelock import FileLock, Timeout
 
-import gcig
 from gcig._files import read_json, write_atomically
 from gcig._warnings import warn_caller
+from gcig.benchmark.fingerprints import code_fingerprints, installed_versions
 from gcig.benchmark.trials import Table, Trial, canonical_json
-from gcig.methods.registry import METHODS
 from gcig.records import FoldResult
 
-# The parts of the package that can change the result of a trial; reports and commands cannot.
-_RESULT_CODE = (
-    *("_tables", "_validation", "adapters", "core", "data", "engine", "losses", "methods", "metrics"),
-    *("models", "records/base", "records/evaluation", "training"),
-    *("benchmark/execution", "benchmark/trials"),
-)
-_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "fairlearn")
 _FORMAT = 1
 _MAX_BYTES = 16 * 2**20
 _MAX_SHOWN = 80  # characters of a changed value in a message
 _POLL_SECONDS = 0.05  # between two attempts at a claim that another process holds
-_HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class RunError(ValueError):
@@ -90,55 +65,29 @@ def disk_error(path: Path, error: OSError) -> RunError:
     )
 
 
-@contextmanager
-def claim(path: Path) -> Iterator[bool]:
-    """Try to lock ``path`` without waiting, and yield whether this process holds the claim.
-
-    The holder removes the file at the end of the block.
-    """
+def claim(path: Path, *, patience: float = 0.0) -> FileLock | None:
+    """Lock a file, and return the lock; None if another process holds it for all of ``patience`` seconds."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = FileLock(path, thread_local=False)  # claimed in joblib's threads, released in the main one
+        lock.acquire(timeout=-1 if math.isinf(patience) else patience, poll_interval=_POLL_SECONDS)
+    except Timeout:
+        return None
     except OSError as error:
         raise disk_error(path, error) from error
-    try:
-        ours = _acquire(descriptor, path)
-        try:
-            yield ours
-        finally:
-            if ours and sys.platform != "win32":  # Windows cannot remove an open file: it stays, empty
-                path.unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
+    return lock
 
 
 @contextmanager
 def exclusive_claim(path: Path, *, patience: float = 30.0) -> Iterator[None]:
     """Hold the claim on ``path`` during the block; wait up to ``patience`` seconds for another holder."""
-    end = time.monotonic() + patience
-    while True:
-        with claim(path) as ours:
-            if ours:
-                yield
-                return
-        if time.monotonic() > end:
-            raise RunError(f"another process holds {str(path)!r}. Try again once it has finished.")
-        time.sleep(_POLL_SECONDS)
-
-
-def _acquire(descriptor: int, path: Path) -> bool:
+    lock = claim(path, patience=patience)
+    if lock is None:
+        raise RunError(f"another process holds {str(path)!r}. Try again once it has finished.")
     try:
-        _lock(descriptor)
-    except OSError as error:
-        if error.errno in _HELD_BY_OTHERS:
-            return False
-        raise disk_error(path, error) from error
-    # The previous holder may have removed the file after it was opened here, and another process may
-    # already hold a new file of the same name.
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
+        yield
+    finally:
+        lock.release()
 
 
 @dataclass(frozen=True)
@@ -200,27 +149,6 @@ class Manifest:
         return manifest
 
 
-def code_fingerprints(methods: Iterable[str] = ()) -> dict[str, str]:
-    """Return SHA-256 of the sources that can change results, and of estimators from other packages."""
-    root = Path(gcig.__file__).parent
-    parts = {name: _hash_sources(root, name) for name in _RESULT_CODE}
-    for key in methods:
-        if key in METHODS and not METHODS[key].location.startswith("gcig."):
-            parts[f"method {key}"] = hashlib.sha256(_source_of(METHODS[key].estimator)).hexdigest()
-    return parts
-
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of Python, gcig and the packages that results may depend on."""
-    found = {"python": platform.python_version(), "gcig": gcig.__version__}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # pragma: no cover (a package without metadata)
-            found[name] = "unknown"
-    return found
-
-
 def provenance(trials: Iterable[Trial], manifest: Manifest) -> dict[str, Any]:
     """Return the plain values needed to reproduce the results of some trials.
 
@@ -246,23 +174,6 @@ def provenance(trials: Iterable[Trial], manifest: Manifest) -> dict[str, Any]:
         "code": dict(manifest.code),
         "configuration": dict(manifest.configuration),
     }
-
-
-def _hash_sources(root: Path, name: str) -> str:
-    """Hash the files of a package or module; names within the package count, its location does not."""
-    files = sorted((root / name).rglob("*.py")) or [root / f"{name}.py"]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
-        digest.update(file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
-    return digest.hexdigest()
-
-
-def _source_of(estimator: type[Any]) -> bytes:
-    try:
-        return inspect.getsource(estimator).encode()
-    except (OSError, TypeError):  # defined at a prompt: only the name is known
-        return f"{estimator.__module__}.{estimator.__qualname__}".encode()
 
 
 def _changes(
@@ -292,9 +203,6 @@ def _short(value: Any) -> str:
 TRIALS = "trials"
 _MANIFEST = "manifest.json"
 _MAX_FILE_BYTES = 256 * 2**20
-_MAX_ENTRIES = 10_000_000  # of all columns together; each takes 32 bytes in memory
-_MAX_COLUMN_BYTES = 50_000_000  # a small hostile file must not decompress until memory is full
-_INTEGER_TYPES = ("|u1", "<u2", "<u4")
 
 
 class RunStore:
@@ -305,8 +213,8 @@ class RunStore:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # workers of a cluster have other working directories
-        if not self.exists():
+        self.path = Path(path)
+        if not (self.path / _MANIFEST).is_file():
             raise RunError(
                 f"there is no run in {str(self.path)!r}: it has no {_MANIFEST}. Name the folder of a run."
             )
@@ -342,10 +250,6 @@ class RunStore:
     def _folder(self) -> Path:
         return self.path / TRIALS
 
-    def exists(self) -> bool:
-        """Return whether this process sees the folder of the run."""
-        return (self.path / _MANIFEST).is_file()
-
     def get(self, trial: Trial) -> FoldResult | None:
         """Return the result of a trial, or None if it is not finished."""
         found = _read(self._folder / trial.file_name)
@@ -365,73 +269,16 @@ class RunStore:
         return found
 
     def put(self, trial: Trial, result: FoldResult) -> None:
-        """Store a result; it replaces an earlier one."""
-        plain = {**result.to_dict(), "predictions": pack_columns(result.predictions)}
-        content = {"trial": trial.to_dict(), "result": plain}
+        """Store a result; it replaces an earlier one. Call only under the trial's claim."""
+        for leftover in self._folder.glob(f".{trial.file_name}.*.tmp"):  # of a process that was killed
+            leftover.unlink(missing_ok=True)
+        content = {"trial": trial.to_dict(), "result": result.to_dict()}
         data = {"sha256": _checksum(content), **content}
         write_file(self._folder / trial.file_name, json.dumps(data, allow_nan=False) + "\n")
 
-    def claim(self, trial: Trial) -> AbstractContextManager[bool]:
-        """Try to claim a trial, and yield whether this process alone may work on it during the block."""
+    def claim(self, trial: Trial) -> FileLock | None:
+        """Claim a trial; return None if another process has claimed it."""
         return claim(self.path / "claims" / trial.key[:32])
-
-    def stamp(self, trial: Trial) -> tuple[int, int] | None:
-        """Return a value that changes when the trial's result is replaced, or None without a result."""
-        try:
-            status = (self._folder / trial.file_name).stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino
-
-    def remove_leftovers(self, trial: Trial) -> None:
-        """Remove temporary files that a killed process left behind; call only under the trial's claim."""
-        for leftover in self._folder.glob(f".{trial.file_name}.*.tmp"):
-            leftover.unlink(missing_ok=True)
-
-
-def pack_columns(columns: Mapping[str, Any]) -> dict[str, str]:
-    """Encode each column as ``dtype:base64``, exactly and at a tenth of the size of numbers in JSON.
-
-    The type is the narrowest unsigned integer that holds the column, otherwise a 64-bit float.
-
-    >>> packed = pack_columns({"label": (0.0, 1.0), "score": (0.25, 0.1)})
-    >>> packed["label"].split(":")[0], unpack_columns(packed)
-    ('|u1', {'label': (0.0, 1.0), 'score': (0.25, 0.1)})
-    """
-    return {str(name): _pack(np.asarray(values, dtype=np.float64)) for name, values in columns.items()}
-
-
-def unpack_columns(packed: Mapping[str, str]) -> dict[str, tuple[float, ...]]:
-    """Decode the output of `pack_columns` to floats; raise a ValueError for damaged text."""
-    columns, n_entries = {}, 0
-    for name, text in packed.items():
-        values = _unpack(text)
-        n_entries += len(values)
-        if n_entries > _MAX_ENTRIES:
-            raise ValueError(f"the stored columns have more than {_MAX_ENTRIES:,} entries")
-        columns[name] = tuple(values.astype(np.float64).tolist())
-    return columns
-
-
-def _pack(values: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    whole = bool(((values == np.trunc(values)) & (values >= 0)).all())
-    largest = values.max(initial=0.0)
-    dtype = next((d for d in _INTEGER_TYPES if whole and largest <= np.iinfo(d).max), "<f8")
-    return f"{dtype}:{base64.b64encode(zlib.compress(values.astype(dtype).tobytes(), 9)).decode()}"
-
-
-def _unpack(text: str) -> np.ndarray[Any, Any]:
-    dtype, _, code = text.partition(":")
-    if dtype not in (*_INTEGER_TYPES, "<f8"):
-        raise ValueError(f"columns are stored as {', '.join(_INTEGER_TYPES)} or <f8, not as {dtype[:8]!r}")
-    inflater = zlib.decompressobj()
-    try:
-        data = inflater.decompress(base64.b64decode(code, validate=True), _MAX_COLUMN_BYTES)
-    except zlib.error as error:
-        raise ValueError(f"a stored column is damaged: {error}") from None
-    if not inflater.eof:
-        raise ValueError("a stored column is truncated or too long")
-    return np.frombuffer(data, dtype=dtype)
 
 
 def _read(file: Path) -> tuple[Trial, FoldResult] | None:
@@ -439,10 +286,7 @@ def _read(file: Path) -> tuple[Trial, FoldResult] | None:
         content = read_json(file, _MAX_FILE_BYTES)
         if content.pop("sha256") != _checksum(content):
             return None
-        result = content["result"]
-        columns = unpack_columns(result["predictions"])
-        result["predictions"] = {name: list(values) for name, values in columns.items()}
-        return Trial.from_dict(content["trial"]), FoldResult.from_dict(result)
+        return Trial.from_dict(content["trial"]), FoldResult.from_dict(content["result"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

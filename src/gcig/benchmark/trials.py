@@ -46,7 +46,7 @@ class Trial:
     The role is "test" (fit on the other folds, evaluate on this one) or "tune" (fit and evaluate on two parts
     of the fold's training rows or, with fold and n_folds 0, of the table).
 
-    >>> trial = Trial(dataset="german", data_hash="ab", method="fairx", parameters={"lambda_ig": 0.5}, fold=2)
+    >>> trial = Trial(dataset="german", data_hash="ab", method="fairx", parameters={"budget": 0.05}, fold=2)
     >>> trial.file_name.rsplit("-", 1)[0], len(trial.key)
     ('german-fairx-s0-f2', 64)
     """

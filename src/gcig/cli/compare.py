@@ -40,7 +40,7 @@ _MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 )
 @opt.shard_option
 @opt.run_options
-@opt.tuning_option("none")
+@opt.tuning_option
 @opt.file_options
 def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options: Any) -> ExitCode:
     """Compare methods on a CSV, Parquet or Feather file by cross-validation, stratified by label and group.
@@ -48,14 +48,14 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     Writes results.csv (one row per fold), summary.csv and report.html into the folder. Finished folds are
     stored there, and a run that was interrupted resumes with the next fold.
     """
-    from gcig.benchmark.clusters import make_backend
+    from gcig.benchmark.backends import Backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
 
     run = ("methods", "folds", "seeds", "tuning", "device", "shard", "retry_failed")
     request = {name: options.pop(name) for name in run}
-    backend = make_backend(options.pop("backend"), jobs=options.pop("jobs"), address=options.pop("address"))
+    backend = Backend(options.pop("backend"), options.pop("jobs"), options.pop("address"))
     table = read_labelled(file, **options)
     table.check_cells(request["folds"])
     out = out or Path(f"{_table_name(file)}-comparison")

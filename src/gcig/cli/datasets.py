@@ -27,12 +27,12 @@ def datasets(name: str | None, as_json: bool) -> None:
     if as_json:
         echo_json([spec.to_dict() for spec in specs])
         return
-    head = ("name", "rows", "columns", "target", "protected attributes (default first)")
+    head = ("name", "rows", "columns", "target", "task", "protected attributes (default first)")
     rows = []
     for spec in specs:
         offered = sorted(spec.offered, key=lambda attribute: attribute != spec.default)
         counts = spec.rows, len(spec.inputs or ()) or None
         size = ("?" if count is None else f"{count:,}" for count in counts)
-        rows.append((spec.name, *size, spec.target, ", ".join(offered)))
+        rows.append((spec.name, *size, spec.target, spec.task, ", ".join(offered)))
     click.echo(text_table(head, rows, right_aligned=(1, 2)))
     click.echo("\n`gcig datasets NAME` shows a card: source, licence, groups, traps and known harms.")

@@ -37,7 +37,7 @@ def demo(
 
     Takes less than two minutes on two cores.
     """
-    from gcig.benchmark.backends import LocalBackend
+    from gcig.benchmark.backends import Backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
     from gcig.data.datasets.dataset import format_groups
@@ -61,7 +61,7 @@ def demo(
     design: dict[str, Any] = {"methods": names, "folds": folds, "seeds": [seed]}
     if epochs is not None:
         design["parameters"] = {name: {"max_epochs": epochs} for name in names}
-    found = compare_tables([table], **design, backend=LocalBackend(jobs), progress=not quiet)
+    found = compare_tables([table], **design, backend=Backend(jobs=jobs), progress=not quiet)
     found.save(out)
     page = write_page(out, found, title=f"Comparison of methods on {spec.title}")
     code = report_failures(found.results, "Run the command again to repeat them.")

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
 from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.cli.frame import check_columns, did_you_mean
+from gcig.data.dates import are_ambiguous_dates, are_dates
 from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.entries import are_ambiguous_dates, are_dates, parse_numbers, strip_sign
-from gcig.data.reading import TableFile, TableReading, open_table
+from gcig.data.notation import is_number, strip_sign
+from gcig.data.read import TableFile, open_table
 from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
 
-_SAMPLED_ROWS = 200_000  # rows sampled from a file that is too large for memory: enough for a report
 _MAX_GROUPS_LISTED = 6
 _MANY_CATEGORIES = 20  # with more categories, mostly numbers, a column probably holds numbers and errors
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -33,7 +34,7 @@ class LabelledTable:
     """A table whose columns have roles."""
 
     path: Path
-    reading: TableReading
+    file: TableFile
     inputs: pd.DataFrame
     labels: pd.Series[Any]  # 0 or 1 per row
     classes: tuple[Any, Any]  # the values of the target that 0 and 1 represent
@@ -41,15 +42,21 @@ class LabelledTable:
     target: str
     dropped: tuple[str, ...]
     keep_sensitive: bool  # whether the protected columns are among the inputs
-    n_rows: int  # of the whole file
     kinds: Mapping[str, str]  # requested kinds of columns
     group_names: Mapping[str, str]  # requested names for values of the protected columns
-    numbers: np.ndarray[Any, Any] | None = None  # sorted positions in the file, if the rows are a sample
+    places: NDArray[np.int64]  # positions of the rows in the file
 
     @property
     def protected(self) -> str:
         """The protected attribute in words."""
         return " x ".join(self.sensitive.columns)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know about how the file was read."""
+        n_rows = len(self.labels)
+        sampled = [f"a random sample of {n_rows:,} of its {self.file.n_rows:,} rows is used"]
+        return [*(sampled if n_rows < self.file.n_rows else []), *self.file.notes]
 
     @property
     def class_names(self) -> pd.Series[Any]:
@@ -73,8 +80,8 @@ class LabelledTable:
         model.group_names_ = names_by_column(self.group_names, self.sensitive.columns)
         used = {*self.inputs.columns, *self.sensitive.columns, self.target}
         model.column_kinds_ = {name: kind for name, kind in self.kinds.items() if name in used}
-        if self.reading.written is not None:
-            model.csv_format_ = self.reading.written
+        if self.file.csv is not None:
+            model.csv_format_ = self.file.csv
 
 
 def read_labelled(
@@ -88,38 +95,36 @@ def read_labelled(
     kinds: Mapping[str, str] | None = None,
     group_names: Mapping[str, str] | None = None,
     text_drop: bool = False,
-    sample_seed: int | None = None,
+    sample_rows: int | None = None,
+    seed: int = 0,
     **notation: Any,
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
-    Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_seed`` is
-    the seed of the sample that is read if a Parquet or Feather file is too large for memory; None reads all
-    rows. ``notation`` is how a CSV file is written, as in `open_table`.
+    Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_rows`` is
+    the size of a random sample, drawn with ``seed``; by default all rows are read. ``notation`` is how a CSV
+    file is written, as in `open_table`.
     """
     drop = list(drop)
     roles = {"--target": [target], "--sensitive": list(sensitive), "--drop": drop}
     file = open_table(path, kinds=kinds, **notation)
-    numbers = None if sample_seed is None else _sample_rows(file, sample_seed)
-    reading = file.read(rows=numbers)
-    if numbers is not None:
-        note = (
-            f"the file is too large for memory, so a random sample of {len(numbers):,} rows is described and "
-            "reported on; the model is trained on all rows that are not held out"
-        )
-        reading = replace(reading, notes=(*reading.notes, note))
-    frame = reading.frame
-    _check_roles(roles, list(frame.columns), path)
+    _check_roles(roles, file.table_names, path)
+    places = np.arange(file.n_rows)
+    if sample_rows is not None and sample_rows < file.n_rows:
+        rng = np.random.default_rng(seed)
+        places = np.sort(rng.choice(file.n_rows, sample_rows, replace=False, shuffle=False))
+    used = [name for name in file.table_names if name not in drop]
+    frame = file.read(used, rows=places, compact={*used} - {target, *sensitive})
     labels, classes = _labels(frame[target], positive, path)
     for name in sensitive:
         _check_group_column(frame[name], path)
     protected = frame[list(sensitive)]
     _check_names(protected, group_names or {}, path)
     protected = name_groups(protected, group_names or {})
-    left_out = {target, *drop, *(() if keep_sensitive else sensitive)}
+    left_out = {target, *(() if keep_sensitive else sensitive)}
     candidates = frame.drop(columns=[*left_out])
     unrequested = candidates.drop(columns=[*(kinds or {})], errors="ignore")
-    _reject_mixtures(unrequested, path, typed=file.layout is None)
+    _reject_mixtures(unrequested, path, typed=file.csv is None)
     free = _free_text(candidates, path, accepted=text_drop)
     _reject_ambiguous_dates(unrequested, path)
     drop += free
@@ -127,11 +132,11 @@ def read_labelled(
     inputs = frame[[name for name in frame.columns if name not in left_out]]
     if inputs.shape[1] == 0:
         raise click.ClickException(
-            f"{path}: no column is left to predict from: {listed(left_out, 20)} are not inputs."
+            f"{path}: no column is left to predict from: {listed([*left_out, *drop], 20)} are not inputs."
         )
     return LabelledTable(
         path=path,
-        reading=reading,
+        file=file,
         inputs=inputs,
         labels=labels,
         classes=classes,
@@ -139,22 +144,10 @@ def read_labelled(
         target=target,
         dropped=tuple(drop),
         keep_sensitive=keep_sensitive,
-        n_rows=file.n_rows,
         kinds=kinds or {},
         group_names=group_names or {},
-        numbers=numbers,
+        places=places,
     )
-
-
-def _sample_rows(file: TableFile, seed: int) -> np.ndarray[Any, Any] | None:
-    """Return sorted positions of random rows if a Parquet or Feather file is too large for memory."""
-    from gcig.methods.base import IN_MEMORY_BYTES
-
-    size = 8 * file.n_rows * len(file.names)
-    if file.layout is not None or size <= IN_MEMORY_BYTES or file.n_rows <= _SAMPLED_ROWS:
-        return None
-    chosen = np.random.default_rng(seed).choice(file.n_rows, _SAMPLED_ROWS, replace=False, shuffle=False)
-    return np.sort(chosen)
 
 
 def _check_roles(roles: Mapping[str, Sequence[str]], columns: Sequence[str], path: Path) -> None:
@@ -221,15 +214,12 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
             continue
         numeric, kept = f"--numeric {name} reads them as numbers", "them"
         signed = [sign for _, sign in map(strip_sign, texts) if sign]
-        others = [each for each in texts if all(parse_numbers([each], mark) is None for mark in ".,")]
-        if typed and any(parse_numbers(texts, mark) is not None for mark in ".,"):
+        others = [each for each in texts if not is_number(each)]
+        if typed and not others:
             problem = "is stored as text, but all its values are numbers"
-        elif parse_numbers(texts, ",") is not None:
-            problem = "holds numbers with decimal commas, but commas separate the entries of the file"
-            numeric = "--decimal , reads them"
         elif len(signed) > len(texts) / 2:
             problem = "holds numbers with a currency or percent sign"
-        elif len(others) < len(texts) / 2:
+        elif others and len(others) < len(texts) / 2:
             problem = f"holds numbers, but {len(others)} of its {len(texts)} values are not numbers"
             numeric, kept = f"--numeric {name} reads those as missing", "all values"
         else:
@@ -295,25 +285,21 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
 
 def describe_reading(table: LabelledTable) -> str:
     """Describe the file, each column on one line, and the decisions made while reading it."""
-    reading = table.reading
-    size = f"{counted(table.n_rows, 'row')}, {counted(reading.frame.shape[1], 'column')}"
-    if reading.written is None:
-        how = reading.format
-    else:
-        between = _SEPARATORS.get(reading.written.separator, repr(reading.written.separator))
-        mark = "commas" if reading.written.decimal == "," else "points"
-        how = f"{reading.format} in {reading.encoding}, {between} between entries, decimal {mark}"
-    rows = list(column_readings(table))
-    lines = [f"{table.path}: {size} ({how}).", "", text_table(("column", "role", "read as"), rows), ""]
-    lines += [f"Note: {note}." for note in reading.notes]
-    return "\n".join(lines)
+    file = table.file
+    how = file.format
+    if file.csv is not None:
+        between = _SEPARATORS.get(file.csv.separator, repr(file.csv.separator))
+        mark = "commas" if file.csv.decimal == "," else "points"
+        how = f"{how} in {file.encoding}, {between} between entries, decimal {mark}"
+    size = f"{counted(file.n_rows, 'row')}, {counted(len(file.table_names), 'column')}"
+    readings = text_table(("column", "role", "read as"), list(column_readings(table)))
+    notes = [f"Note: {note}." for note in table.notes]
+    return "\n".join([f"{table.path}: {size} ({how}).", "", readings, "", *notes])
 
 
 def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
     """Yield the name, role and type of every column, without quoting entries of inputs."""
-    frame = table.reading.frame
-    for name in frame.columns:
-        column = frame[name]
+    for name in table.file.table_names:
         if name == table.target:
             yield name, "target", _describe_target(table)
         elif name in table.dropped:
@@ -322,7 +308,7 @@ def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
             kept = "also an input" if table.keep_sensitive else "not an input"
             yield name, "protected", f"{_describe_groups(table.sensitive[name])}; {kept}"
         else:
-            yield name, "input", _describe_input(column)
+            yield name, "input", _describe_input(table.inputs[name])
 
 
 def _describe_target(table: LabelledTable) -> str:

@@ -319,9 +319,9 @@ reading_options = _stack(
     _Kinds.option(
         "--date", "date", "Columns of dates; COLUMN=dmy or COLUMN=mdy for dates such as 01/02/2024."
     ),
-    option("--separator", "CHAR", "Separator of a CSV file; detected by default."),
-    option("--decimal", "CHAR", "Decimal mark of a CSV file: . or ,"),
-    option("--encoding", "NAME", "Encoding of a CSV file, such as utf-8 or latin-1."),
+    option("--sep", "CHAR", "Separator of a CSV file; that of training, or guessed, by default."),
+    option("--decimal", "CHAR", "Decimal mark of a CSV file, . or , (that of training, or . by default)."),
+    option("--encoding", "NAME", "Encoding of a CSV file, such as latin-1; UTF-8 by default."),
 )
 file_options = _stack(reading_options, config_option, output_options)
 
@@ -383,20 +383,6 @@ REPEAT_FAILED = (
     "The same command repeats those whose worker was killed, for example because memory ran out (fewer "
     "--jobs need less); --retry-failed repeats all of them."
 )
-backend_options = _stack(
-    option(
-        "--backend",
-        None,
-        "Where to run: processes on this machine, or a Dask or Ray cluster.",
-        type=click.Choice(["local", "dask", "ray"]),
-        default="local",
-    ),
-    option(
-        "--address",
-        "ADDRESS",
-        "A running cluster, such as tcp://10.0.0.5:8786; by default one is started on this machine.",
-    ),
-)
 run_options = _stack(
     names_option("--methods", METHOD, "Methods, such as fairx,unconstrained; all by default."),
     option("--folds", "N", "Number of folds.", default=5, type=IntRange(2, 100)),
@@ -408,31 +394,34 @@ run_options = _stack(
         callback=parse_numbers,
     ),
     jobs_option,
-    backend_options,
+    option(
+        "--backend",
+        None,
+        "The backend of joblib: --jobs processes of this machine (loky), or all workers of a running Dask or "
+        "Ray cluster.",
+        type=click.Choice(["loky", "dask", "ray"]),
+        default="loky",
+    ),
+    option("--address", "ADDRESS", "The cluster, such as tcp://10.0.0.5:8786."),
     option(
         "--device",
         None,
         "Where networks are trained: cpu, cuda or cuda:1. The --jobs processes share a GPU; without "
-        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns. Each trains several folds of a "
-        "method together.",
+        "NVIDIA's MPS (nvidia-cuda-mps-control -d), they take turns.",
         default="cpu",
     ),
     flag("--retry-failed", "Repeat the folds that failed before."),
 )
 
 
-def tuning_option(default: str) -> Callable[[F], F]:
-    """Return the option for how parameters are chosen."""
-    return option(
-        "--tuning",
-        None,
-        "Choose parameters by grid search inside every fold (nested), on one split of the rows as in the "
-        "paper (split), or take the defaults (none).",
-        type=click.Choice(("none", "split", "nested")),
-        default=default,
-    )
-
-
+tuning_option = option(
+    "--tuning",
+    None,
+    "Choose parameters by grid search inside every fold (nested), on one split of the rows as in the "
+    "paper (split), or take the defaults (none).",
+    type=click.Choice(("none", "split", "nested")),
+    default="none",
+)
 shard_option = option(
     "--shard",
     "I/N",

@@ -19,7 +19,7 @@ from gcig.cli.frame import check_absent, check_columns, check_writable, command,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gcig.data.reading import TableFile, TablePart
+    from gcig.data.read import TableFile
 
 _PARQUET = (".parquet", ".pq")
 _RESULTS = ("probability", "decision")
@@ -66,13 +66,14 @@ def predict(
     Writes one row per row of FILE, in the same order: the columns that --id or --keep name, then probability
     (of the positive class) and decision (the model's). Columns that the model does not know are ignored.
     Entries of the input are passed through unchanged, with a warning if a spreadsheet could evaluate one as a
-    formula. Numbers are read as in the CSV file that the model was trained on; a file that writes them
-    differently is an error unless --decimal says how. FILE may be - for standard input. With --out, --json
-    prints the location of the predictions and the number of rows per decision.
+    formula. A CSV file is read with the separator and the decimal mark of the training file; a number written
+    differently is an error that names the row, unless --sep and --decimal say otherwise. FILE may be - for
+    standard input. With --out, --json prints the location of the predictions and the number of rows per
+    decision.
     """
     import gcig
     from gcig._progress import progress
-    from gcig.data.reading import open_table
+    from gcig.data.read import open_table
 
     if as_json and out is None:
         raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
@@ -80,12 +81,7 @@ def predict(
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
-        table = open_table(
-            path,
-            trained=getattr(estimator, "csv_format_", None),
-            trained_kinds=getattr(estimator, "column_kinds_", None),
-            **reading,
-        )
+        table = open_table(path, model=estimator, **reading)
         group_names = group_names or getattr(estimator, "group_names_", {})
         passed = _check_request(estimator, table, ids, keep, sensitive, out)
         if not quiet:
@@ -148,21 +144,18 @@ def _predict_parts(
     from gcig._warnings import warn_caller
     from gcig.data.encoding import UnseenValuesWarning
 
-    encoder = estimator.encoder_
-    names = encoder.feature_names_in_
-    kinds = dict(zip(names, getattr(encoder, "kinds_", ["number"] * len(names)), strict=True))
     groups = list(sensitive) if estimator.needs_groups_to_predict else []
     wanted = [*passed, *(name for name in groups if name not in passed)]
     unseen: dict[str, Counter[str]] = {}
     formulas: Counter[str] = Counter()
-    for part in table.parts(kinds, wanted, rows=rows):
-        results, caught = _predict_part(estimator, part, groups, group_names)
+    for inputs, texts in table.parts(estimator.encoder_.feature_names_in_, wanted, rows=rows):
+        results, caught = _predict_part(estimator, inputs, texts[groups], group_names)
         for each in caught:
             if isinstance(each.message, UnseenValuesWarning):
                 unseen.setdefault(each.message.treatment, Counter()).update(each.message.rows)
             else:
                 warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        kept = part.passed[list(passed)]
+        kept = texts[list(passed)]
         formulas.update(count_formulas(kept))
         yield pd.concat([kept, results], axis=1)
     for treatment, counts in unseen.items():
@@ -185,7 +178,7 @@ def warn_of_formulas(counts: Mapping[str, int]) -> None:
 
 
 def _predict_part(
-    estimator: Any, part: TablePart, groups: Sequence[str], group_names: Mapping[str, str]
+    estimator: Any, inputs: pd.DataFrame, groups: pd.DataFrame, group_names: Mapping[str, str]
 ) -> tuple[pd.DataFrame, list[warnings.WarningMessage]]:
     """Return the probability and decision of each row, and the warnings raised."""
     import pandas as pd
@@ -194,18 +187,18 @@ def _predict_part(
     from gcig.data.roles import name_groups
 
     extra: dict[str, Any] = {}
-    if groups:
-        named = name_groups(part.passed[list(groups)], group_names)
+    if groups.shape[1]:
+        named = name_groups(groups, group_names)
         extra["sensitive_features"] = _match_groups(named, estimator.groups_)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        probability = estimator.predict_proba(part.inputs, **extra)[:, 1]
+        probability = estimator.predict_proba(inputs, **extra)[:, 1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same warnings as above
-        classes = estimator.predict(part.inputs, **extra).tolist()
+        classes = estimator.predict(inputs, **extra).tolist()
         decision = [guard_formula(level_name(value)) for value in classes]
     columns = dict(zip(_RESULTS, (probability, decision), strict=True))
-    return pd.DataFrame(columns, index=part.inputs.index), caught
+    return pd.DataFrame(columns, index=inputs.index), caught
 
 
 def _match_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -315,13 +308,9 @@ def _csv_writer(file: IO[str]) -> Callable[[pd.DataFrame], None]:
 
 @contextmanager
 def _parquet_writer(path: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise click.ClickException(
-            "Parquet files need pyarrow: pip install 'gcig[big]', or name a .csv file."
-        ) from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     writer: Any = None
 
     def write(part: pd.DataFrame) -> None:

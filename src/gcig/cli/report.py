@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ Drawn = tuple[Path, Mapping[str, Any]]  # a page, and the JSON of the command th
 def report(path: Path, out: Path | None, as_json: bool) -> None:
     """Redraw the page of a run, without running anything.
 
-    PATH is the folder of `gcig compare` or `gcig reproduce` (also an unfinished one, or one whose shards were
-    copied together), a model of `gcig train`, a family of `gcig tradeoff`, the JSON of `gcig audit`, or a
+    PATH is the folder of `gcig compare` (also an unfinished one, or one whose shards were copied together), a
+    model of `gcig train`, a family of `gcig tradeoff`, the JSON of `gcig audit`, or a
     folder of several, which gives a page on their history. --json prints the location of the page and, as
     "result", the JSON of that command.
     """
@@ -69,7 +68,7 @@ def _draw_audit(path: Path, out: Path | None) -> Drawn:
 
 def _audits_in(folder: Path) -> list[dict[str, Any]]:
     """Return the JSON of the audits in a folder; none if it is the folder of a run."""
-    if any((folder / name).exists() for name in ("manifest.json", "request.json")):
+    if (folder / "manifest.json").exists():
         return []
     found = [_json_object(path) for path in sorted(folder.glob("*.json"))]
     return [data for data in found if "verdict" in data and "procedural" in data]
@@ -117,24 +116,16 @@ def _draw_stored(
     path: Path, out: Path | None, draw: Callable[[Mapping[str, Any]], str], origin: str, remedy: str
 ) -> Drawn:
     """Draw the page of a JSON document, which may have been edited, and write it next to it by default."""
+    from gcig._validation import InputError
+
     document = _json_object(path)
-    with _drawing(path, origin, remedy):
-        page = draw(document)
-    return _write(page, out or path.with_suffix(".html")), document
-
-
-@contextmanager
-def _drawing(path: Path, origin: str, remedy: str) -> Iterator[None]:
-    """Say that what was stored may have been edited if it cannot be drawn."""
     try:
-        yield
+        page = draw(document)
+    except InputError:
+        raise  # it says more
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        from gcig._validation import InputError
-        from gcig.benchmark.store import RunError
-
-        if isinstance(error, InputError | RunError):
-            raise  # it says more
         raise click.ClickException(f"{path} is not what {origin}: {error!r}. {remedy}") from error
+    return _write(page, out or path.with_suffix(".html")), document
 
 
 def _json_object(path: Path) -> dict[str, Any]:
@@ -147,31 +138,22 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _draw_run(folder: Path, out: Path | None) -> Drawn:
-    """Redraw the page and the tables of a comparison or of a reproduction."""
+    """Redraw the page and the tables of a comparison."""
     from gcig.benchmark.comparison import ComparisonResult
     from gcig.benchmark.store import RunStore
     from gcig.cli.compare import comparison_document, write_page
-    from gcig.cli.reproduce import reproduction_document
-    from gcig.experiments.reproduce import report as draw
 
-    if (folder / "manifest.json").is_file():
-        store = RunStore(folder)
-        if store.manifest.configuration.get("kind") == "comparison":
-            found = ComparisonResult.from_store(store)
-            if not found.results:
-                raise click.ClickException(f"{folder}: no fold is finished yet: there is nothing to draw.")
-            found.save(folder)
-            page = _copy(write_page(folder, found), out)
-            return page, comparison_document(found, page)
-    elif not (folder / "request.json").is_file():
+    store = RunStore(folder) if (folder / "manifest.json").is_file() else None
+    if store is None or store.manifest.configuration.get("kind") != "comparison":
         raise click.ClickException(
-            f"{folder} holds nothing to draw: name a folder that `gcig compare`, `gcig reproduce`, `gcig "
-            "train` or `gcig tradeoff` wrote, or a folder with the JSON of audits."
+            f"{folder} holds nothing to draw: name a folder that `gcig compare`, `gcig train` or `gcig "
+            "tradeoff` wrote, or a folder with the JSON of audits."
         )
-    with _drawing(folder, "`gcig reproduce` wrote", "Restore its files."):
-        page = _copy(draw(folder), out)
-        return page, reproduction_document(folder, page)
-
-
-def _copy(page: Path, out: Path | None) -> Path:
-    return page if out is None else _write(page.read_text("utf-8"), out)
+    comparison = ComparisonResult.from_store(store)
+    if not comparison.results:
+        raise click.ClickException(f"{folder}: no fold is finished yet: there is nothing to draw.")
+    comparison.save(folder)
+    page = write_page(folder, comparison)
+    if out is not None:
+        page = _write(page.read_text("utf-8"), out)
+    return page, comparison_document(comparison, page)

@@ -19,7 +19,6 @@ from gcig.cli.explain import explain
 from gcig.cli.frame import DEBUG, ExitCode, Shell, command, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
-from gcig.cli.reproduce import reproduce
 from gcig.cli.tradeoff import tradeoff
 from gcig.cli.train import train
 
@@ -58,7 +57,7 @@ def shell(ctx: click.Context) -> None:
 
 
 shell.params.append(DEBUG)
-_COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, reproduce, report, completion
+_COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, report, completion
 for each in _COMMANDS:
     shell.add_command(each)
 

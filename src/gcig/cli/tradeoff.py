@@ -11,6 +11,8 @@ import click
 from gcig.cli import options as opt
 from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 
+_WEIGHT = opt.FloatRange(min=0)
+
 
 @command(
     "Train a family of models, and choose among them.",
@@ -20,42 +22,37 @@ from gcig.cli.frame import ExitCode, check_absent, command, echo_json, say
 @opt.option("--out", "FOLDER", "The folder of the family.", required=True, type=opt.PATH)
 @opt.overwrite_option
 @opt.held_out_options
-@opt.limit_options(
-    "Choose a model whose upper 90 % limit of {} is at most this; exit with 1 if there is none."
-)
+@opt.option("--budget", "X", "A budget; repeat it for several models.", type=_WEIGHT, multiple=True)
+@opt.limit_options("Choose a model whose upper limit of {} is at most this; exit with 1 if there is none.")
 @opt.favourable_option
 @opt.training_options
-@opt.backend_options
 @opt.file_options
 def tradeoff(
     file: Path,
     out: Path,
     overwrite: bool,
+    budget: tuple[float, ...],
     max_gcig: float | None,
     max_eo_gap: float | None,
     test_size: float,
     favourable: str | None,
     seed: int,
     device: str,
-    backend: str,
-    address: str | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Train a family of models along the trade-off between AUC, GCIG and the outcome gap.
+    """Train a family of models over budgets: how much fairer is a model that may cost more?
 
-    Trains one plain network and up to nine fairer ones, each starting from the one before, at no more than
-    five times the cost of one. The folder gets every model (models/0 is the plain one), tradeoff.json, and
-    the page tradeoff.html, on which every model can be clicked. All figures are measured on rows that no
-    model was trained or chosen on.
+    Trains one plain network and one student per budget, each starting from the one before. The folder gets
+    every model (models/0 is the plain one), tradeoff.json, and the page tradeoff.html, on which every model
+    can be clicked. All figures are measured on rows that no model was trained or chosen on.
 
-    With --max-gcig and --max-eo-gap, the command names the best model whose upper 90 % confidence limits are
+    With --max-gcig and --max-eo-gap, the command names the best model whose upper confidence limits are
     within these limits; the exit code is 1 if there is none.
     """
     from gcig._files import check_creatable, hash_file
     from gcig._version import __version__
-    from gcig.benchmark.clusters import make_backend, train_family
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
@@ -66,9 +63,7 @@ def tradeoff(
     remark = (lambda *_: None) if quiet else say
     check_absent(out, overwrite=overwrite)
     check_creatable(out)
-    place = make_backend(backend, address=address)
-    if backend == "local":
-        resolve_device(device)
+    resolve_device(device)
     given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
     parameters = {name: value for name, value in given.items() if value is not None}
     table = read_labelled(file, **options)
@@ -84,10 +79,7 @@ def tradeoff(
     estimator = FairXClassifier(**parameters, device=device, random_state=seed, verbose=progress)
     X, y, sensitive = table.part(train)
     X_test, y_test, sensitive_test = table.part(test)
-    measured_on = {
-        "X": X_test,
-        "y": y_test,
-        "sensitive_features": sensitive_test,
+    described = {
         "title": f"Trade-off on {file.name}",
         "subtitle": (
             f"Predicts {table.target} (1 is {str(table.classes[1])!r}); {outcome}; protected attribute: "
@@ -97,9 +89,8 @@ def tradeoff(
         "split": f"seed {seed}, stratified by {table.target} and {table.protected}",
         "gcig": __version__,
     }
-    family = train_family(
-        estimator, X, y, sensitive_features=sensitive, measured_on=measured_on, backend=place
-    )
+    family = estimator.path(X, y, sensitive_features=sensitive, budgets=budget or None)
+    family = family.measure(X_test, y_test, sensitive_features=sensitive_test, **described)
     for model in family.models:
         table.complete(model, good)
     family.save(out)
@@ -111,7 +102,7 @@ def tradeoff(
         echo_json({"chosen": chosen, **family.record.to_dict()})
     else:
         remark("")
-        _print(family.frame, out)
+        _print(family.record, out)
     if not limited:
         return ExitCode.OK
     if best is None:
@@ -126,22 +117,25 @@ def tradeoff(
     return ExitCode.OK
 
 
-def _print(frame: Any, out: Path) -> None:
+def _print(record: Any, out: Path) -> None:
     """Print one line per model, and the next steps."""
     from gcig.records.formatting import number, text_table
 
-    head = ("model", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
+    head = ("model", "budget", "AUC", "GCIG", "up to", "gap", "up to", "F1", "changed of 1,000", "")
+    front = {point.number for point in record.front}
     rows = [
         (
-            str(row["model"]) if row["model"] else "plain",
-            number(row["auc"], 4),
-            *(number(row[name]) for name in ("gcig", "gcig_limit", "outcome_gap", "outcome_gap_limit", "f1")),
-            number(1000 * row["changed"], 0),
-            "*" if row["on_front"] else "",
+            str(point.number) if point.number else "plain",
+            f"{point.weights['budget']:g}",
+            number(point.evaluation.auc, 4),
+            *map(number, (point.evaluation.gcig, point.gcig_limit, point.gap, point.gap_limit)),
+            number(point.evaluation.f1),
+            number(1000 * (point.gained + point.lost), 0),
+            "*" if point.number in front else "",
         )
-        for row in frame.to_dict("records")
+        for point in record.points
     ]
-    click.echo(text_table(head, rows, right_aligned=range(1, 8)))
+    click.echo(text_table(head, rows, right_aligned=range(1, 9)))
     click.echo("* No other model has a higher AUC, a smaller GCIG and a smaller gap all at once.")
     click.echo('"Up to" is the upper 90 % confidence limit.')
     click.echo(f"\nPage:    {out / 'tradeoff.html'}")

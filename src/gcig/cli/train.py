@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _PLAIN = "unconstrained"
 
 _WEIGHT = opt.FloatRange(min=0)
+_BOUND = opt.FloatRange(min=0, min_open=True)
+_FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "references")
 
 
 @command(
@@ -31,20 +33,34 @@ _WEIGHT = opt.FloatRange(min=0)
 @opt.labelled_file
 @opt.option("--out", "FOLDER", "The model's folder.", required=True, type=opt.PATH)
 @opt.overwrite_option
+@opt.option("--sample-rows", "N", "Use only a random sample of this many rows.", type=opt.COUNT)
 @opt.held_out_options
 @opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
 @opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
 @opt.limit_options("Exit with 1 if {} is above this.")
 @opt.min_cell_option
 @opt.favourable_option
+@opt.option("--budget", "X", "FairX: how far predictions may move from the plain network's.", type=_WEIGHT)
+@opt.option("--max-gap", "X", "FairX: bound on the outcome gap.", type=_BOUND)
+@opt.option("--max-reason-gap", "X", "FairX: bound on the reason gap.", type=_BOUND)
+@opt.option(
+    "--legitimate",
+    "COLUMN",
+    "FairX: a column in which differences between groups never count.",
+    multiple=True,
+)
+@opt.option(
+    "--repair",
+    None,
+    "FairX: repair what depends on the group beyond chance (auto, default), or always.",
+    type=click.Choice(["auto", "always"]),
+)
 @opt.option(
     "--references",
     None,
-    "FairX: references of the reasons: the mean of each group, its members, or both (default).",
-    type=click.Choice(["mean", "members", "both"]),
+    "FairX: whom people are compared with: means of each group, members, or both (default).",
+    type=click.Choice(["means", "members", "both"]),
 )
-@opt.option("--lambda-ig", "X", "FairX: weight of the reasons term.", type=_WEIGHT)
-@opt.option("--lambda-fair", "X", "FairX: weight of the outcome term.", type=_WEIGHT)
 @opt.flag(
     "--robustness",
     "Also measure GCIG under several references, and report whether the comparison depends on them.",
@@ -69,8 +85,9 @@ def train(
     """Train a fair classifier on a CSV, Parquet or Feather file, and report on held-out rows.
 
     Trains FairX, and a plain network for comparison. The folder gets the model and two reports, report.html
-    and report.json. FairX uses --max-gcig and --max-eo-gap as bounds in training; the exit code is 1 if the
-    held-out rows exceed a limit or the model collapsed, and 3 if a limited figure is undefined on them.
+    and report.json. FairX aims at --max-gap and --max-reason-gap in training; the exit code is 1 if the
+    held-out rows exceed a limit (--max-gcig, --max-eo-gap) or the model collapsed, and 3 if a limited figure
+    is undefined on them.
     """
     from gcig._files import atomic_path, check_creatable
     from gcig.cli.labelled_table import describe_reading, read_labelled
@@ -88,22 +105,22 @@ def train(
         check_writable(save_test)
     resolve_device(device)
     limits = {name: options.pop(name) for name in ("max_gcig", "max_eo_gap")}
-    training = {name: options.pop(name) for name in ("references", "lambda_ig", "lambda_fair", "threshold")}
+    training = {name: options.pop(name) for name in (*_FAIRX, "threshold")}
+    training["legitimate"] = list(training["legitimate"]) or None
     favourable = options.pop("favourable")
     shared: dict[str, Any] = {"device": device, "random_state": seed}
     if (epochs := options.pop("epochs")) is not None:
         shared["max_epochs"] = epochs
-    # Only FairX trains towards limits; for other methods, limits are only checked at the end.
-    parameters = _check_parameters(method, training | (limits if method == "fairx" else {}))
+    parameters = _check_parameters(method, training)
     if (threshold := training["threshold"]) is not None:
         shared["threshold"] = threshold  # also for the plain network, because F1 and rates are compared
 
-    table = read_labelled(file, **options, sample_seed=seed)
+    table = read_labelled(file, **options, seed=seed)
     remark(describe_reading(table))
     favourable = check_favourable(favourable, table.classes)
     rows = hold_out_rows(table, test_size, seed)
     remark(
-        f"{table.n_rows - len(rows[1]):,} rows for training; {len(rows[1]):,} held out for the report, "
+        f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, "
         f"stratified by {table.target} and {table.protected} (seed {seed})."
     )
     _warn_of_small_cells(table, rows[1], min_cell)
@@ -121,9 +138,10 @@ def train(
     table.complete(chosen.estimator, favourable)
     chosen.estimator.save(out)
     if save_test is not None:
-        held_out = table.reading.frame.iloc[rows[1]]
+        held_out = table.file.read((), unchanged=table.file.table_names, rows=table.places[rows[1]])
         with atomic_path(save_test) as temporary:
-            held_out.to_csv(temporary, index=False)
+            written = table.file.csv
+            held_out.to_csv(temporary, index=False, sep="," if written is None else written.separator)
         warn_of_formulas(count_formulas(held_out))  # unchanged, because `gcig audit` reads the file
     code, reasons = judge(chosen.evaluation, **limits)
     shown: dict[str, Any] = {"limits": limits, "reasons": reasons}
@@ -153,37 +171,11 @@ def _check_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the positions of training rows and held-out rows, stratified by label and group.
-
-    If the table is a sample of a large file, at most half of it is held out; the rest serves as references.
-    """
+    """Return the positions of training rows and held-out rows, stratified by label and group."""
     from gcig.data.splitting import hold_out
 
     groups = table.check_cells(2)
-    if table.numbers is not None:
-        test_size = min(0.5, test_size * table.n_rows / len(table.numbers))
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)
-
-
-def _fit_from_file(estimator: Any, table: LabelledTable, skip_rows: np.ndarray[Any, Any]) -> None:
-    """Fit an estimator on all rows of the file, which is larger than memory, except ``skip_rows``."""
-    import numpy as np
-
-    from gcig._tables import level_name
-
-    estimator.fit_file(
-        table.path,
-        target=table.target,
-        positive=level_name(table.classes[1]),
-        sensitive=list(table.sensitive.columns),
-        drop=table.dropped,
-        keep_sensitive=table.keep_sensitive,
-        skip_rows=skip_rows,
-        kinds=table.kinds,
-        group_names=table.group_names,
-        in_memory_bytes=0,
-    )
-    estimator.classes_ = np.array([0, 1])  # as after `fit` on the labels of a table in memory
 
 
 def _warn_of_small_cells(table: LabelledTable, held_out: np.ndarray[Any, Any], min_cell: int) -> None:
@@ -230,10 +222,7 @@ def _train_and_measure(
         announce(f"Training {'a plain network for comparison' if key == _PLAIN else method.label} ...")
         began = perf_counter()
         estimator = method.estimator(**parameters, verbose=progress)
-        if table.numbers is None:
-            estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
-        else:
-            _fit_from_file(estimator, table, table.numbers[rows[1]])
+        estimator.fit(reference[0], reference[1], sensitive_features=reference[2])
         announce(f"... done in {perf_counter() - began:.0f} s.")
         evaluation = gcig.evaluate(
             estimator,

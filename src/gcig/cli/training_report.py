@@ -56,11 +56,11 @@ def write_report(
         "data": {
             "file": table.path.name,
             "sha256": hash_file(table.path),
-            "rows": table.n_rows,
+            "rows": len(table.labels),
             "columns": [
                 {"name": name, "role": role, "read_as": how} for name, role, how in column_readings(table)
             ],
-            "notes": list(table.reading.notes),
+            "notes": table.notes,
         },
         "target": {
             "column": table.target,
@@ -69,7 +69,7 @@ def write_report(
             "favourable": str(table.classes[favourable]),
         },
         "sensitive": list(table.sensitive.columns),
-        "split": {"train": table.n_rows - n_test, "test": n_test, "seed": seed},
+        "split": {"train": len(table.labels) - n_test, "test": n_test, "seed": seed},
         "method": trained[-1].key,
         "models": [
             {

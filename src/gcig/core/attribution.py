@@ -44,6 +44,12 @@ class Score:
         """Return the scores (m, n) of points (m, n, ...), m for each of the n rows."""
         m, n = points.shape[:2]
         outputs = as_outputs(self.module(points.flatten(0, 1)), m * n)
+        if outputs.shape[1] != self.contrast.shape[1]:
+            raise ValueError(
+                f"the module gives {outputs.shape[1]} outputs per row, but the task of the labels has "
+                f"{self.contrast.shape[1]}: give the baselines another task ('classes' for one output per "
+                "class, 'binary' for one logit), or change the module"
+            )
         return (outputs.view(m, n, -1) * self.contrast.to(outputs.dtype)).sum(-1)
 
     def __getitem__(self, rows: slice) -> "Score":
@@ -53,7 +59,10 @@ class Score:
 class Attribution(Protocol):
     """A way to divide a score among columns."""
 
-    complete: bool  # whether attributions add up to the difference of the scores at row and reference
+    @property
+    def complete(self) -> bool:
+        """Whether attributions add up to the difference of the scores at row and reference."""
+        ...
 
     def attribute(
         self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
@@ -95,7 +104,8 @@ class IntegratedGradients:
         points = self.n_steps * len(references) * rows[:1].nbytes
         size = max(1, _BYTES_AT_ONCE // max(1, points))
         parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
-        found = [self._slopes(score[own], rows[own], references[:, own], False).detach() for own in parts]
+        with torch.inference_mode(False), torch.no_grad():
+            found = [self._slopes(score[own], rows[own], references[:, own], False) for own in parts]
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
@@ -115,7 +125,8 @@ class IntegratedGradients:
         shape = (-1, *[1] * references.dim())
         points = torch.lerp(references, rows, nodes.view(shape))  # (nodes, references, n, ...)
         slopes = at(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-        return torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        average: Tensor = torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
+        return average
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ class GradientTimesInput:
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
     with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
-        points = points.detach().requires_grad_()
+        points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None
         if scores.requires_grad:

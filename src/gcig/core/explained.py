@@ -128,14 +128,17 @@ class ExplainedTable:
         """Return, by column, how much more it contributes relative to `other` than to `group`, on average
         over people, and the standard deviation of that difference over people.
         """
-        common, varying, total = 0.0, 0.0, 0.0
+        common = varying = torch.zeros(())
+        total = 0.0
         for block in self.blocks:
             weights = block.membership(groups[block.references], max(group, other) + 1)[[group, other]]
+            if not bool(weights.any(1).all()):
+                continue  # one of the two groups has nobody with this label
             means = torch.einsum("gr,ric->gic", weights, block.attributions) / weights.sum(1)[:, None, None]
-            difference = means[1] - means[0]
-            middle = difference.mean(0)
+            difference, people = means[1] - means[0], block.people_weights / block.people_weights.sum()
+            middle = people @ difference
             common = common + block.share * middle
-            varying = varying + block.share * (difference - middle).square().mean(0)
+            varying = varying + block.share * (people @ (difference - middle).square())
             total += block.share
         return torch.as_tensor(common) / total, (torch.as_tensor(varying) / total).sqrt()
 
@@ -172,12 +175,14 @@ class ExplainedTable:
         for block in self.blocks:
             rows = (torch.arange(len(block.people)) % N_BLOCKS != part).nonzero().flatten()
             rows = rows.to(block.attributions.device)
-            kept.append(replace(
-                block,
-                attributions=block.attributions.index_select(1, rows),
-                people=block.people[rows],
-                people_weights=block.people_weights[rows],
-            ))
+            kept.append(
+                replace(
+                    block,
+                    attributions=block.attributions.index_select(1, rows),
+                    people=block.people[rows],
+                    people_weights=block.people_weights[rows],
+                )
+            )
         return replace(self, blocks=tuple(kept))
 
 
@@ -209,15 +214,27 @@ def _figure(square: Tensor, error: Tensor, null: Tensor) -> Figure:
     def root(value: Tensor | float) -> float:
         return float(signed_root(torch.as_tensor(value)))
 
-    power = 0.84 * max(float(null.std()), float(error))  # the normal quantile of four in five
+    chance, noise = float(null.quantile(0.95)), float(null.std())
     return Figure(
         value=root(square),
         low=root(square - REACH * error),
         high=root(square + REACH * error),
         p=float((1 + (null >= square).sum()) / (1 + len(null))),
-        chance=root(null.quantile(0.95)),
-        detectable=root(float(null.quantile(0.95)) + power),
+        chance=root(chance),
+        detectable=root(_detectable(chance, noise)),
     )
+
+
+def _detectable(chance: float, noise: float) -> float:
+    r"""Return the square that exceeds `chance` in four of five cases.
+
+    The variance of an estimated square u is that of chance, s^2, plus :math:`4 u v` with v the variance of
+    the difference itself; :math:`v = s / \sqrt 2` if it has one direction, and less if it has several. This
+    is the solution of :math:`u - \text{chance} = 0.84 \sqrt{s^2 + 4 u v}`.
+    """
+    k = 0.84**2  # of the normal quantile of four in five
+    middle = chance + k * math.sqrt(2) * noise
+    return middle + math.sqrt(max(0.0, middle**2 - chance**2 + k * noise**2))
 
 
 def hashed_keys(keys: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
@@ -228,14 +245,22 @@ def hashed_keys(keys: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """
     with np.errstate(over="ignore"):
         z = keys.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
-        for multiplier, shift in ((0x9E3779B97F4A7C15, 30), (0xBF58476D1CE4E5B9, 27), (0x94D049BB133111EB, 31)):
+        for multiplier, shift in (
+            (0x9E3779B97F4A7C15, 30),
+            (0xBF58476D1CE4E5B9, 27),
+            (0x94D049BB133111EB, 31),
+        ):
             z = (z + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(multiplier)
             z ^= z >> np.uint64(shift)
     return z
 
 
 def choose(
-    cells: NDArray[np.int64], groups: NDArray[np.int64], keys: NDArray[np.uint64], people: int, references: int
+    cells: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+    people: int,
+    references: int,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
     """Return the positions of people and of references by cell, from one set of rows, apart.
 
@@ -318,12 +343,14 @@ def explain_table(
             )
             parts.append(found.flatten(2) @ columns.to(found.dtype) / spread)
         ones = [torch.ones(len(each), dtype=parts[0].dtype, device=device) for each in (of, rows)]
-        blocks.append(Block(
-            share=float(mass[cell] / mass.sum()),
-            attributions=torch.cat(parts, dim=1),
-            references=of,
-            people=rows,
-            weights=ones[0] if weights[1] is None else weights[1][of].to(ones[0]),
-            people_weights=ones[1] if weights[0] is None else weights[0][rows].to(ones[1]),
-        ))
+        blocks.append(
+            Block(
+                share=float(mass[cell] / mass.sum()),
+                attributions=torch.cat(parts, dim=1),
+                references=of,
+                people=rows,
+                weights=ones[0] if weights[1] is None else weights[1][of].to(ones[0]),
+                people_weights=ones[1] if weights[0] is None else weights[0][rows].to(ones[1]),
+            )
+        )
     return ExplainedTable(tuple(blocks), spread)

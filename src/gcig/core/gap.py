@@ -64,11 +64,18 @@ def group_means(attributions: Tensor, weights: Tensor, *, sampled: bool = True) 
 
 
 def squared_gap(
-    attributions: Tensor, weights: Tensor, *, sampled: bool = True, defined: Tensor | None = None
+    attributions: Tensor,
+    weights: Tensor,
+    *,
+    sampled: bool = True,
+    defined: Tensor | None = None,
+    draws: int | None = None,
 ) -> Tensor:
     """Return the squared gap of each person, (..., people): the mean over pairs of groups.
 
-    ``defined`` (groups, people) says which groups each person is compared with; by default all.
+    ``defined`` (groups, people) says which groups each person is compared with; by default all. If references
+    are `draws` draws of one per group, one draw after another, products within a draw are left out between
+    groups as well: its references may have entries in common.
     """
     means, squares = group_means(attributions, weights, sampled=sampled)
     groups = weights.shape[-2]
@@ -79,6 +86,12 @@ def squared_gap(
     # The sum over pairs of |m_g|^2 + |m_h|^2 - 2 m_g m_h, with unbiased squares and independent products.
     own, of_sum = squares.sum(-2), means.sum(-3).square().sum(-1)
     products = of_sum - means.square().sum(-1).sum(-2)
+    if draws is not None and sampled:
+        each = attributions.unflatten(0, (draws, groups))
+        if defined is not None:
+            each = each * defined.unsqueeze(-1)
+        within = each.sum(1).square().sum(-1) - each.square().sum(-1).sum(1)  # (draws, people)
+        products = (draws**2 * products - within.sum(0)) / (draws * (draws - 1))
     pairs = count * (count - 1)
     if isinstance(pairs, Tensor):
         return 2 * ((count - 1) * own - products) / pairs.clamp_min(1)
@@ -90,16 +103,15 @@ def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[T
 
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
-    codes = cells.unique()
-    if len(codes) == 1:
-        share = (people / people.sum().clamp_min(1e-30)).to(attributions.dtype)
-        rest = attributions - (attributions * share.unsqueeze(1)).sum(1, keepdim=True)
-        return rest, people.sum() - (people * share).sum()
-    member = (cells.unsqueeze(0) == codes.unsqueeze(1)).to(attributions.dtype) * people
-    share = member / member.sum(1, keepdim=True).clamp_min(1e-30)  # (cells, people)
-    project = (member > 0).to(share.dtype).T @ share  # (people, people): the mean of one's own cell
-    freedom = people.sum() - (member * share).sum()
-    return attributions - torch.matmul(project, attributions), freedom
+    if len(cells.unique()) == 1:
+        mean = (people / people.sum().clamp_min(1e-30)).to(attributions.dtype)
+        rest = attributions - (attributions * mean.unsqueeze(1)).sum(1, keepdim=True)
+        return rest, people.sum() - (people * mean).sum()
+    share = (cells.unsqueeze(1) == cells).to(attributions.dtype) * people
+    # (people, people): the mean of one's own cell
+    share = share / share.sum(1, keepdim=True).clamp_min(1e-30)
+    freedom = people.sum() - people @ share.diagonal()
+    return attributions - torch.matmul(share, attributions), freedom
 
 
 def reason_gap(
@@ -110,12 +122,13 @@ def reason_gap(
     people: Tensor | None = None,
     sampled: bool = True,
     defined: Tensor | None = None,
+    draws: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the squared reason gap and its squared varying part, (...,).
 
     Parameters
     ----------
-    attributions, weights, sampled, defined
+    attributions, weights, sampled, defined, draws
         As in `squared_gap`; attributions are divided by the spread of the score already.
     cells : Tensor of integers, shape (people,)
         The label of each person (the bin, if it is a number): people of one cell have the same references.
@@ -129,15 +142,15 @@ def reason_gap(
     >>> a = torch.tensor([[[1.0, 1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]])
     >>> gap, varying = reason_gap(a, torch.eye(2), torch.zeros(2, dtype=torch.long), sampled=False)
     >>> gap, varying
-    (tensor(3.), tensor(4.))
+    (tensor(3.), tensor(2.))
     """
     if people is None:
         people = attributions.new_ones(attributions.shape[1])
     if defined is not None:
         people = people * (defined.sum(0) > 1)
-    gap = squared_gap(attributions, weights, sampled=sampled, defined=defined) @ people
+    gap = squared_gap(attributions, weights, sampled=sampled, defined=defined, draws=draws) @ people
     rest, freedom = centre_cells(attributions, cells, people)
-    varying = squared_gap(rest, weights, sampled=sampled, defined=defined) @ people
+    varying = squared_gap(rest, weights, sampled=sampled, defined=defined, draws=draws) @ people
     return gap / people.sum().clamp_min(1e-30), varying / freedom.clamp_min(1e-30)
 
 
@@ -173,8 +186,14 @@ def gaps_by_kind(
         draws = len(values) // baselines.n_groups
         member = torch.eye(baselines.n_groups, dtype=values.dtype, device=values.device).repeat(1, draws)
         people = None if weights is None else weights.to(values.dtype)
+        sampled = kinds[name].sampled
+        if sampled and draws < 2:
+            raise ValueError(
+                f"the references {name!r} are a sample, of which there must be two or more draws: the square "
+                "of a single one contains its noise"
+            )
         gaps[name] = reason_gap(
-            values / scale, member, cells, people=people, sampled=kinds[name].sampled, defined=defined
+            values / scale, member, cells, people=people, sampled=sampled, defined=defined, draws=draws
         )
     return gaps
 
@@ -196,4 +215,6 @@ def spread(scores: Tensor, weights: Tensor | None = None) -> Tensor:
     ordered, order = scores.sort(0)
     share = (weights / weights.sum()).to(scores.dtype).view(shape).expand_as(scores).gather(0, order)
     ranks = 2 * share.cumsum(0) - share - 1
-    return math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)
+    return (
+        math.sqrt(math.pi) * (share * ranks * ordered).sum(0) / (1 - share.square().sum(0)).clamp_min(1e-12)
+    )

@@ -5,9 +5,9 @@ the root mean square distance over all pairs of groups,
 
 .. math:: V = \sqrt{\tfrac{2}{G-1} \sum_g \|u_g - \bar u\|^2},
 
-which for two groups is :math:`\|u_0 - u_1\|`; GCIG is its mean over rows. It divides an explanation by its own
-size, so larger explanations that cancel lower it: see `gcig.core.gap` for the figure to conclude from. All
-functions take attributions of shape (groups, n, columns).
+which for two groups is :math:`\|u_0 - u_1\|`; GCIG is its mean over rows. It divides an explanation by its
+own size, so larger explanations that cancel lower it: see `gcig.core.gap` for the figure to conclude from.
+All functions take attributions of shape (groups, n, columns).
 """
 
 import torch
@@ -24,14 +24,18 @@ def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Te
     return attributions * (vector_norm(attributions, norm) + eps).reciprocal().unsqueeze(-1)
 
 
-def disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
+def disparity(
+    attributions: Tensor, *, norm: str = "l1", eps: float = EPS, defined: Tensor | None = None
+) -> Tensor:
     """Compute the disparity of each row, shape (n,); its gradient is zero, not NaN, if the groups agree.
+
+    ``defined`` (groups, n) says among which groups each row is compared; by default all.
 
     >>> attributions = torch.tensor([[[1.0, 1.0]], [[3.0, -1.0]]])  # two groups, one row, two columns
     >>> disparity(attributions)  # distance of (1/2, 1/2) and (3/4, -1/4)
     tensor([0.7906])
     """
-    return root_mean_square_distance(normalise(attributions, norm=norm, eps=eps))
+    return root_mean_square_distance(normalise(attributions, norm=norm, eps=eps), defined)
 
 
 def column_disparity(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:
@@ -102,7 +106,8 @@ def effective_columns(shares: Tensor) -> Tensor:
 
 def column_entropy(shares: Tensor) -> Tensor:
     """Return the entropy of column shares: the logarithm of the effective number of columns."""
-    return torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()
+    entropy: Tensor = torch.special.entr((shares / shares.sum()).clamp_min(1e-20)).sum()
+    return entropy
 
 
 def vector_norm(vectors: Tensor, norm: str) -> Tensor:
@@ -116,13 +121,21 @@ def vector_norm(vectors: Tensor, norm: str) -> Tensor:
     raise ValueError(f"norm must be 'l1' or 'l2', not {norm!r}")
 
 
-def root_mean_square_distance(points: Tensor) -> Tensor:
+def root_mean_square_distance(points: Tensor, defined: Tensor | None = None) -> Tensor:
     r"""Return the root mean square Euclidean distance (n,) over all pairs of points (groups, n, columns).
 
     For G points this is :math:`\sqrt{\frac{2}{G-1} \sum_g \|u_g - \bar u\|^2}`; for two it is their distance.
-    The gradient is zero, not NaN, if all points coincide.
+    ``defined`` (groups, n) says which points count; with fewer than two the distance is 0. The gradient is
+    zero, not NaN, if all points coincide.
     """
     groups = len(points)
+    if defined is not None:
+        present = defined.unsqueeze(-1).to(points.dtype)
+        count = present.sum(0)
+        middle = (present * points).sum(0) / count.clamp_min(1)
+        scale = (2 / (count - 1).clamp_min(1)).sqrt()
+        masked: Tensor = torch.linalg.vector_norm(present * scale * (points - middle), dim=(0, 2))
+        return masked
     if groups == 2:
         first, second = points.unbind()
         return vector_norm(first - second, "l2")

@@ -140,7 +140,9 @@ class KinkWarning(UserWarning):
     """The penalty's gradient is wrong because an activation's derivative jumps."""
 
 
-def check_trainable(module: nn.Module, score: Callable[[Tensor], Tensor], points: Tensor, *, kinks: bool) -> None:
+def check_trainable(
+    module: nn.Module, score: Callable[[Tensor], Tensor], points: Tensor, *, kinks: bool
+) -> None:
     """Raise an error if a module cannot be trained on its attributions; warn of kinks if `kinks`.
 
     ``score`` maps a few points (1, n, ...) to scores (1, n).

@@ -5,11 +5,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gcig._arguments import check_argument, is_number
-from gcig.core.task import Task, as_outputs, task_of
+from gcig.core.task import Classes, Task, as_outputs, task_of
 
 
 def cell_rates(
-    decisions: Tensor, cells: Tensor, groups: Tensor, n_cells: int, n_groups: int, weights: Tensor | None = None
+    decisions: Tensor,
+    cells: Tensor,
+    groups: Tensor,
+    n_cells: int,
+    n_groups: int,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the mean decisions (cells, groups, d), 0 for an empty cell, and which cells have rows.
 
@@ -81,11 +86,10 @@ class OutcomeLoss(nn.Module):
         smoothness: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, value in (("width", width), ("smoothness", smoothness)):
-            at_least = "a number >= 0" if name == "smoothness" else "a positive number"
-            check_argument(
-                name, value, at_least, lambda v, n=name: is_number(v) and (v > 0 or (n == "smoothness" and v == 0))
-            )
+        check_argument("width", width, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument(
+            "smoothness", smoothness, "a number >= 0", lambda value: is_number(value) and value >= 0
+        )
         self.n_groups, self.task, self.width, self.smoothness = n_groups, task, width, smoothness
 
     def forward(
@@ -105,13 +109,16 @@ class OutcomeLoss(nn.Module):
         n = len(outputs)
         for name, values in (("y", y), ("groups", groups)):
             if values.shape != (n,):
-                raise ValueError(f"{name} must have shape ({n},), one value per row, not {tuple(values.shape)}")
+                raise ValueError(
+                    f"{name} must have shape ({n},), one value per row, not {tuple(values.shape)}"
+                )
         if groups.is_floating_point() or groups.dtype == torch.bool:
             raise TypeError(f"groups must be integers from 0 to n_groups - 1, not {groups.dtype}")
         outputs = as_outputs(outputs, n)
-        task = task_of(y, self.task, sample_weight) if outputs.shape[1] == 1 or self.task != "auto" else None
-        if task is None:
-            task = task_of(y, "classes", sample_weight)
+        if outputs.shape[1] > 1 and self.task in ("auto", "classes"):  # a mini-batch may lack a class
+            task: Task = Classes.of(y, sample_weight, n_classes=outputs.shape[1])
+        else:
+            task = task_of(y, self.task, sample_weight)
         n_groups = self.n_groups or int(groups.max()) + 1
         cells, n_cells, cell_weight = task.outcome_cells(y, self.outcome)
         soft = task.soft_decisions(outputs, self.width)

@@ -8,6 +8,7 @@ costs as much as ten or twenty plain steps if all rows are explained. ``rows="au
 network below a million parameters, and 32 otherwise.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from gcig.core.definition import EPS
 from gcig.core.gap import gaps_by_kind, smooth_root
 from gcig.core.gcig import column_matrix, defined_rows, disparity, vector_norm
 from gcig.core.modules import check_trainable, refuse_wrapped
-from gcig.core.references import REFERENCES, GroupBaselines, References, reference_kinds
+from gcig.core.references import REFERENCES, GroupBaselines, References, check_labels, reference_kinds
 from gcig.core.secants import Chain
 
 _FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32
@@ -49,7 +50,7 @@ class _Penalty(nn.Module):
             check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
         self.baselines, self.rows = baselines, rows
         steps = 2 if isinstance(n_steps, str) else n_steps
-        self.attribution = resolve_attribution(attribution)
+        self.attribution: Attribution = resolve_attribution(attribution)
         if attribution == "integrated_gradients":
             self.attribution = IntegratedGradients(rule, steps)
         matrix = None
@@ -58,7 +59,9 @@ class _Penalty(nn.Module):
             matrix = column_matrix(spread_origin(origin, shape)).to(baselines.values)
         self.register_buffer("matrix", matrix, persistent=False)
         self._generator = torch.Generator()
-        if random_state is not None:
+        if random_state is None:
+            self._generator.seed()
+        else:
             self._generator.manual_seed(random_state)
         self._checked: int | None = None
 
@@ -72,6 +75,10 @@ class _Penalty(nn.Module):
                 f"x must have shape (n, {', '.join(map(str, self.baselines.values.shape[2:]))}) and y (n,), "
                 f"not {tuple(x.shape)} and {tuple(y.shape)}"
             )
+        for name, values in (("groups", groups), ("sample_weight", weights)):
+            if values is not None and values.shape != y.shape:
+                raise ValueError(f"{name} must have shape ({len(y)},), not {tuple(values.shape)}")
+        check_labels(self.baselines.task, y)
         if groups is not None:
             self.baselines.update(x, y, groups)
         limit = self._limit(module)
@@ -80,10 +87,15 @@ class _Penalty(nn.Module):
             x, y, weights = x[chosen], y[chosen], None if weights is None else weights[chosen]
         if self._checked != id(module) and len(x):
             score = Score.of(module, self.baselines.task, y[:2])
-            chain = x.dim() == 2 and Chain.recognise(module, any_activation=True) is not None
-            check_trainable(module, score, x[:2].unsqueeze(0), kinks=not chain)
+            check_trainable(module, score, x[:2].unsqueeze(0), kinks=not self._takes_secants(module, x))
             self._checked = id(module)
         return x, y, weights
+
+    def _takes_secants(self, module: nn.Module, x: Tensor) -> bool:
+        """Return whether the parameter gradient of attributions is right for activations with kinks."""
+        how = self.attribution
+        secants = isinstance(how, IntegratedGradients) and how.rule in ("auto", "secant")
+        return secants and x.dim() == 2 and Chain.recognise(module, any_activation=True) is not None
 
     def _limit(self, module: nn.Module) -> int | None:
         if isinstance(self.rows, int):
@@ -93,7 +105,7 @@ class _Penalty(nn.Module):
 
     def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
         """Return attributions (references, n, columns) of rows relative to references of each."""
-        score = Score.of(module, self.baselines.task, y)
+        score, references = Score.of(module, self.baselines.task, y), references.to(x)
         found = self.attribution.attribute(score, x, references, create_graph=torch.is_grad_enabled())
         found = found.flatten(2)
         return found if self.matrix is None else found @ self.matrix.to(found.dtype)
@@ -104,8 +116,9 @@ class GCIGPenalty(_Penalty):
 
     .. math:: \mathcal L = \sum_{y} \frac{1}{|B_y|} \sum_{i \in B_y} V(x_i; y),
 
-    the mini-batch loss of Algorithm 1; a number's labels are in ten bins, each of weight one tenth of the
-    number of bins. Rows with vanishing attributions are left out.
+    the mini-batch loss of Algorithm 1; with K classes, or bins of a number, each mean counts 2 / K. Rows with
+    vanishing attributions are left out, and rows are compared among the groups that have a reference for
+    their label; a row with fewer than two is left out as well.
 
     Parameters
     ----------
@@ -121,8 +134,8 @@ class GCIGPenalty(_Penalty):
     attribution : str or Attribution
         A name of `gcig.core.attribution.ATTRIBUTIONS`, or an object with `attribute`.
     rule, n_steps : str, int or "auto"
-        Of integrated gradients; ``rule="right", n_steps=16`` is the paper's. The default is two Gauss-Legendre
-        nodes, or two secants for chains with ReLU.
+        Of integrated gradients; ``rule="right", n_steps=16`` is the paper's. The default is two
+        Gauss-Legendre nodes, or two secants for chains with ReLU.
     rows : "auto", "all" or int
         How many rows of a mini-batch are explained, drawn anew in each call; ``"auto"`` are all rows of a
         network below a million parameters, and 32 otherwise.
@@ -201,15 +214,20 @@ class GCIGPenalty(_Penalty):
         x, y, sample_weight = self._prepare(module, x, y, groups, sample_weight)
         if not len(x):
             return x.new_zeros(())
-        values = self.attribute(module, x, y, self.baselines.of(y).to(x.dtype))
-        spread = disparity(values, norm=self.norm, eps=self.eps)
-        defined = defined_rows(vector_norm(values.detach(), "l1"))
+        values = self.attribute(module, x, y, self.baselines.of(y))
         cells = self.baselines.task.cells(y)
-        defined = defined & self.baselines.defined[cells].all(1)
+        norms = vector_norm(values.detach(), "l1")
+        present = None if self.baselines.all_defined else self.baselines.defined[cells].T  # (groups, n)
+        spread = disparity(values, norm=self.norm, eps=self.eps, defined=present)
+        if present is None:
+            defined = defined_rows(norms)
+        else:
+            several = present.sum(0) > 1
+            defined = defined_rows(norms.masked_fill(~present, math.inf), norms[present].median()) & several
         self.n_undefined = int((~defined).sum())
         weights = defined.to(spread.dtype)
         if sample_weight is not None:
-            weights = weights * sample_weight
+            weights = weights * sample_weight.to(weights)
         return torch.where(defined, spread, 0.0) @ self._row_weights(cells, weights)
 
     def _row_weights(self, cells: Tensor, weights: Tensor) -> Tensor:
@@ -218,7 +236,11 @@ class GCIGPenalty(_Penalty):
             return weights / weights.sum().clamp_min(EPS)
         mass = torch.zeros(self.baselines.task.n_cells, dtype=weights.dtype, device=weights.device)
         mass = mass.index_add_(0, cells, weights)
-        share = 2 / self.baselines.task.n_cells if self.label_weights == "sum" else 1 / self.baselines.task.n_cells
+        share = (
+            2 / self.baselines.task.n_cells
+            if self.label_weights == "sum"
+            else 1 / self.baselines.task.n_cells
+        )
         return share * weights / mass.clamp_min(EPS)[cells]
 
 
@@ -285,16 +307,15 @@ class ReasonGapPenalty(_Penalty):
             kind: REFERENCES[kind](baselines.rows) for kind in reference_kinds(references)
         }
 
-    def forward(
-        self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, module: nn.Module, x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Return the penalty of a mini-batch; arguments as in `GCIGPenalty`."""
         x, y, sample_weight = self._prepare(module, x, y, None, sample_weight)
         if not len(x):
             return x.new_zeros(())
         total = x.new_zeros(())
         cells = self.baselines.task.cells(y)
-        drawn = {name: kind.of(cells, self._generator) for name, kind in self.kinds.items()}
+        here = cells.to(self.baselines.rows.inputs.device)  # members stay where they are
+        drawn = {name: kind.of(here, self._generator) for name, kind in self.kinds.items()}
         values = self.attribute(module, x, y, torch.cat([each.flatten(0, 1) for each in drawn.values()]))
         sizes = [each.shape[0] * each.shape[1] for each in drawn.values()]
         by_kind = dict(zip(drawn, values.split(sizes), strict=True))

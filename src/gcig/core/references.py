@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gcig._arguments import check_argument, is_count, is_number
 from gcig._plugins import Registry
-from gcig.core.task import Task, task_of
+from gcig.core.task import Number, Task, task_of
 
 _NEARLY_EMPTY, _NEIGHBOURS = 5, 10  # a bin with fewer members of a group borrows the nearest people
 
@@ -57,7 +57,7 @@ class ReferenceRows:
     def defined(self) -> Tensor:
         """Which (cell, group) has a reference: at least `min_cell` rows; for numbers, of the whole group."""
         counts = self.counts
-        if self.task.key == "number":
+        if isinstance(self.task, Number):
             counts = counts.sum(0, keepdim=True).expand_as(counts)
         return counts >= max(1, self.min_cell)
 
@@ -79,7 +79,7 @@ class Means:
 
     def __init__(self, rows: ReferenceRows) -> None:
         inputs = rows.inputs.flatten(1).double()
-        fit = _curves if rows.task.key == "number" else _cell_means
+        fit = _curves if isinstance(rows.task, Number) else _cell_means
         values = fit(rows, inputs)
         if rows.legitimate is not None:
             pooled = fit(_pooled(rows), inputs)
@@ -99,10 +99,14 @@ def _pooled(rows: ReferenceRows) -> ReferenceRows:
 
 def _cell_means(rows: ReferenceRows, inputs: Tensor) -> Tensor:
     """Return the weighted mean of each cell, (cells, groups, columns); 0 for an empty one."""
-    places, size = rows.task.cells(rows.labels) * rows.n_groups + rows.groups, rows.task.n_cells * rows.n_groups
+    places, size = (
+        rows.task.cells(rows.labels) * rows.n_groups + rows.groups,
+        rows.task.n_cells * rows.n_groups,
+    )
     mass = torch.bincount(places, rows.mass, minlength=size).clamp_min(1e-300)
     sums = inputs.new_zeros(size, inputs.shape[1]).index_add_(0, places, inputs * rows.mass.unsqueeze(1))
-    return (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
+    means: Tensor = (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
+    return means
 
 
 def _curves(rows: ReferenceRows, inputs: Tensor) -> Tensor:
@@ -131,7 +135,8 @@ def _curves(rows: ReferenceRows, inputs: Tensor) -> Tensor:
 class Members:
     """Random members of every (cell, group), the same for all rows of a cell; drawn anew in every call.
 
-    Draws are stratified over the members, so they are different people if there are enough.
+    Draws of one call are different people if there are enough, and any two people can be drawn together:
+    products of two draws are then unbiased. In legitimate columns one draw is the same for all groups.
     """
 
     sampled = True
@@ -161,53 +166,62 @@ class Members:
 
 @dataclass(frozen=True)
 class _Ranges:
-    """The rows sorted by group and cell, and where each cell's range of cumulative weights begins and ends."""
+    """The rows by group and cell, and which of them, and of their cumulative weights, are each cell's."""
 
     order: Tensor  # (n,) positions of rows
-    cumulative: Tensor  # (n,) weights, float64
-    start: Tensor  # (groups, cells)
-    size: Tensor  # (groups, cells)
+    cumulative: Tensor  # (n + 1,) weights, float64, from 0
+    low: Tensor  # (groups, cells): places in `order`
+    high: Tensor
 
     @classmethod
     def of(cls, rows: ReferenceRows) -> "_Ranges":
         cells, n_cells = rows.task.cells(rows.labels), rows.task.n_cells
-        order = torch.argsort(rows.labels.double(), stable=True)
-        order = order[torch.argsort(rows.groups[order], stable=True)]
-        counts = torch.bincount(rows.groups * n_cells + cells, minlength=rows.n_groups * n_cells)
-        counts = counts.view(rows.n_groups, n_cells)
+        places = rows.groups * n_cells + cells
+        order = (rows.mass > 0).nonzero().flatten()
+        # In random order within a cell: draws from different parts of a sorted table would have something
+        # in common, and their products would be biased.
+        shuffle = torch.randperm(len(order), generator=torch.Generator().manual_seed(0))
+        order = order[shuffle.to(order.device)]
+        order = order[torch.argsort(places[order], stable=True)]
+        counts = torch.bincount(places[order], minlength=rows.n_groups * n_cells).view(rows.n_groups, n_cells)
         low = (counts.flatten().cumsum(0) - counts.flatten()).view_as(counts)
         high = low + counts
-        if rows.task.key == "number":  # a nearly empty bin takes the nearest people of its group
+        if isinstance(rows.task, Number):  # a nearly empty bin takes people of the next ones
             first, last = low[:, :1], high[:, -1:]
             few, middle = counts < _NEARLY_EMPTY, (low + high) // 2
             begin = torch.minimum((middle - _NEIGHBOURS // 2).clamp_min(0), (last - _NEIGHBOURS).clamp_min(0))
             begin = torch.maximum(begin, first)
-            low, high = torch.where(few, begin, low), torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high)
-        cumulative = rows.mass[order].cumsum(0)
-        edges = torch.cat([cumulative.new_zeros(1), cumulative])
-        return cls(order, cumulative, edges[low], edges[high] - edges[low])
+            low, high = (
+                torch.where(few, begin, low),
+                torch.where(few, torch.minimum(begin + _NEIGHBOURS, last), high),
+            )
+        mass = rows.mass[order]
+        return cls(order, torch.cat([mass.new_zeros(1), mass.cumsum(0)]), low, high)
 
     def draw(self, n_draws: int, generator: torch.Generator | None) -> Tensor:
         """Return positions of rows, (draws, groups, cells): one from each of `n_draws` strata of each cell.
 
-        The strata are turned by a random amount, so that any two members can be drawn together.
+        The strata are turned by a random amount, so that any two members can be drawn together. Two draws are
+        at least one member apart.
         """
-        device = self.start.device
-        shape, source = (n_draws + 1, *self.start.shape), device if generator is None else generator.device
+        device = self.low.device
+        shape, source = (n_draws + 1, *self.low.shape), device if generator is None else generator.device
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=source).to(device)
         strata = torch.arange(n_draws, dtype=torch.float64, device=device).view(-1, 1, 1)
-        share = ((strata + uniform[1:]) / n_draws + uniform[0]).remainder(1.0)
-        return self._at(self.start + share * self.size)
+        room = (1 - n_draws / (self.high - self.low).clamp_min(1)).clamp_min(0)
+        share = ((strata + room * uniform[1:]) / n_draws + uniform[0]).remainder(1.0)
+        return self._at(share, self.low, self.high)
 
     def draw_each(self, cells: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
         """Return the position of one member of each (cell, group), (n,)."""
         uniform = torch.rand(len(cells), generator=generator, dtype=torch.float64, device=generator.device)
-        return self._at(self.start[groups, cells] + uniform.to(cells.device) * self.size[groups, cells])
+        return self._at(uniform.to(cells.device), self.low[groups, cells], self.high[groups, cells])
 
-    def _at(self, weight: Tensor) -> Tensor:
-        """Return the row at which the cumulative weight exceeds a number."""
-        places = torch.searchsorted(self.cumulative, weight, right=True)
-        return self.order[places.clamp_max(len(self.order) - 1)]
+    def _at(self, share: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Return the row at which a share of the weight of a range is reached; any row for an empty range."""
+        begin, end = self.cumulative[low], self.cumulative[high]
+        places = torch.searchsorted(self.cumulative[1:], begin + share * (end - begin), right=True)
+        return self.order[torch.minimum(places, high - 1).clamp_min(0)]
 
 
 REFERENCES: Registry[Callable[[ReferenceRows], References]] = Registry(
@@ -308,10 +322,23 @@ class GroupBaselines(nn.Module):
         """
         check_argument("min_cell", min_cell, "a positive integer", lambda value: is_count(value, 1))
         check_argument("rate", rate, "in (0, 1]", lambda value: is_number(value) and 0 < value <= 1)
+        if not x.is_floating_point():
+            raise ValueError(
+                f"x must be floating point, not {x.dtype}: means of other types would be rounded"
+            )
         _check_lengths(x, y, groups)
+        if sample_weight is not None and sample_weight.shape != y.shape:
+            raise ValueError(f"sample_weight must have shape ({len(y)},), not {tuple(sample_weight.shape)}")
         x = x.detach()
-        n_groups = n_groups or int(groups.max()) + 1
+        codes = int(groups.max()) + 1
+        n_groups = codes if n_groups is None else n_groups
+        if not 2 <= n_groups >= codes:
+            raise ValueError(
+                f"n_groups must be two or more, and more than the largest code of a group, {codes - 1}; not "
+                f"{n_groups}. Explanations relative to one group cannot be compared."
+            )
         of_label = task_of(y, task, sample_weight)
+        check_labels(of_label, y)
         rows = ReferenceRows(x, y, groups.long(), of_label, n_groups, sample_weight, legitimate, min_cell)
         return cls(rows, rate)
 
@@ -326,21 +353,41 @@ class GroupBaselines(nn.Module):
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:
         """Move the means towards those of a mini-batch; cells without rows stay as they are."""
+        shape = (self.task.n_cells, self.n_groups)
         places = self.task.cells(y) * self.n_groups + groups.long()
-        size = self.task.n_cells * self.n_groups
-        counts = torch.bincount(places, minlength=size)
-        flat = x.detach().flatten(1)
-        sums = flat.new_zeros(size, flat.shape[1]).index_add_(0, places, flat)
-        means = (sums / counts.clamp_min(1).unsqueeze(1)).view_as(self.values)
-        rate = (self.rate * (counts > 0)).to(means.dtype).view(*self.values.shape[:2], *[1] * (x.dim() - 1))
-        self.values.lerp_(means.to(self.values.dtype), rate.to(self.values.dtype))
+        counts = torch.bincount(places, minlength=shape[0] * shape[1]).view(*shape, 1)
+        flat = x.detach().flatten(1).to(self.values.dtype)
+        sums = (
+            flat.new_zeros(shape[0] * shape[1], flat.shape[1]).index_add_(0, places, flat).unflatten(0, shape)
+        )
+        if self.rows.legitimate is not None:  # all groups together
+            alike = self.rows.legitimate.flatten()
+            sums = torch.where(alike, sums.sum(1, keepdim=True), sums)
+            counts = torch.where(alike, counts.sum(1, keepdim=True), counts)
+        means, rate = sums / counts.clamp_min(1), self.rate * (counts > 0).to(sums.dtype)
+        self.values.lerp_(means.view_as(self.values), rate.expand_as(means).view_as(self.values))
+
+
+def check_labels(task: Task, y: Tensor) -> None:
+    """Raise an error if labels are not those of the task."""
+    if isinstance(task, Number) or not len(y):
+        return
+    low, high = (int(each) for each in y.aminmax())
+    if low < 0 or high >= task.n_cells or (y.is_floating_point() and bool((y != y.round()).any())):
+        raise ValueError(
+            f"y must be codes of classes from 0 to {task.n_cells - 1}, but has values from "
+            f"{float(y.min()):g} to {float(y.max()):g}. Number the classes from 0, or make baselines of the "
+            "labels that occur."
+        )
 
 
 def _check_lengths(x: Tensor, y: Tensor, groups: Tensor) -> None:
     for name, values in (("y", y), ("groups", groups)):
         if not isinstance(values, Tensor) or values.shape != (len(x),):
             shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"{name} must be a tensor of shape ({len(x)},), one value per row of x, not {shape}")
+            raise ValueError(
+                f"{name} must be a tensor of shape ({len(x)},), one value per row of x, not {shape}"
+            )
     if groups.is_floating_point() or groups.dtype == torch.bool or (len(groups) and int(groups.min()) < 0):
         raise ValueError("groups must be integer codes from 0")
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gcig._plugins import Registry
-from gcig._validation import InputError
+from gcig._tables import InputError
 from gcig.core.gap import spread
 
 REFERENCE_BINS, OUTCOME_BINS = 10, 5  # quantile bins of a number: for references, and for outcome gaps
@@ -144,7 +144,9 @@ class Binary(Task):
     def distance(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the Kullback-Leibler divergence from the targets."""
         entropy = torch.special.entr(targets) + torch.special.entr(1 - targets)
-        return (F.binary_cross_entropy_with_logits(outputs, targets, reduction="none") - entropy)[..., 0]
+        loss = F.binary_cross_entropy_with_logits(outputs, targets, reduction="none")
+        divergence: Tensor = (loss - entropy)[..., 0]
+        return divergence
 
     def constant(self, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the logit of the mean probability."""
@@ -167,10 +169,14 @@ class Binary(Task):
         self.check_outcome(outcome)
         if outcome == "equalized_odds":
             return y.long(), 2, 1.0
-        return (y.long() - 1 if outcome == "equal_opportunity" else torch.zeros_like(y, dtype=torch.long)), 1, 1.0
+        return (
+            (y.long() - 1 if outcome == "equal_opportunity" else torch.zeros_like(y, dtype=torch.long)),
+            1,
+            1.0,
+        )
 
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the bias that selects as many rows."""
+        """Return the bias that selects as many rows; 0 if the target selects all or none."""
         count = int((target[:, 0] >= self.cut).sum())
         ranked = outputs[:, 0].sort(descending=True).values
         if not 0 < count < len(ranked):
@@ -206,7 +212,8 @@ class Classes(Task):
         return len(self.shares)
 
     def _contrasts(self, device: torch.device) -> Tensor:
-        share, own = torch.tensor(self.shares, device=device), torch.eye(len(self.shares), device=device)
+        share = torch.tensor(self.shares, dtype=torch.float64, device=device)
+        own = torch.eye(len(share), dtype=torch.float64, device=device)
         return own - (1 - own) * share / (1 - share).clamp_min(1e-12).unsqueeze(1)
 
     def contrast(self, y: Tensor) -> Tensor:
@@ -263,6 +270,9 @@ class Classes(Task):
 
         Damped fixed-point steps on the logarithms of the shares; the classes that nobody gets stay.
         """
+        if self.n_outputs == 2:
+            difference = (each[:, 1:] - each[:, :1] for each in (outputs, target))
+            return Binary().shift(*difference) * outputs.new_tensor([-0.5, 0.5])
         wanted = self.decisions(target).mean(0)
         bias, step = outputs.new_zeros(self.n_outputs), 1.0
         best, least = bias, math.inf
@@ -295,6 +305,7 @@ class Number(Task):
         """Return the task with quantile bins of the labels."""
         y = y.double()
         w = torch.ones_like(y) if weights is None else weights.double()
+        y, w = y[w > 0], w[w > 0]
         edges = _quantile_edges(y, w, REFERENCE_BINS)
         codes = torch.bucketize(y, edges)
         mass = torch.bincount(codes, w, minlength=len(edges) + 1)
@@ -302,7 +313,9 @@ class Number(Task):
         mean = (w * y).sum() / w.sum()
         scale = float(((w * (y - mean).square()).sum() / w.sum()).sqrt())
         outcome_edges = _quantile_edges(y, w, OUTCOME_BINS)
-        return cls(tuple(edges.tolist()), tuple(centres.tolist()), tuple(outcome_edges.tolist()), scale or 1.0)
+        return cls(
+            tuple(edges.tolist()), tuple(centres.tolist()), tuple(outcome_edges.tolist()), scale or 1.0
+        )
 
     @property
     def n_cells(self) -> int:  # type: ignore[override]
@@ -366,13 +379,18 @@ def _mean(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _quantile_edges(y: Tensor, weights: Tensor, bins: int) -> Tensor:
-    """Return the distinct edges of weighted quantile bins; a label on an edge belongs to the lower bin."""
+    """Return the distinct edges of weighted quantile bins, midway between labels.
+
+    Labels may be rounded, standardised and transformed back without leaving their bin.
+    """
     order = torch.argsort(y)
     cumulative = weights[order].cumsum(0) / weights.sum()
     inner = torch.arange(1, bins, dtype=torch.float64, device=y.device) / bins
     places = torch.searchsorted(cumulative, inner - 1e-12).clamp_max(len(y) - 1)
-    edges = y[order][places].unique()
-    return edges[edges < y.max()]
+    edges: Tensor = y[order][places].unique()
+    edges = edges[edges < y.max()]
+    above: Tensor = y[order][torch.searchsorted(y[order], edges, right=True)]
+    return (edges + above) / 2
 
 
 TASKS: Registry[type[Task]] = Registry(

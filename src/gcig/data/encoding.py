@@ -19,7 +19,7 @@ from gcig._arguments import check_argument, is_count
 from gcig._tables import find_alike, is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
 from gcig._warnings import warn_caller
-from gcig.data.entries import are_ambiguous_dates, are_dates, count_days
+from gcig.data.dates import are_ambiguous_dates, are_dates, count_days
 
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
@@ -153,20 +153,9 @@ class CategoryColumn:
     @classmethod
     def fit(cls, column: pd.Series[Any], max_levels: int | None = MAX_LEVELS) -> Self:
         """Learn the levels from the training part of a checked column."""
+        name, n_rows = str(column.name), len(column)
         codes, levels = level_codes(column)
         counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-        return cls.from_counts(str(column.name), levels, counts, len(column), max_levels)
-
-    @classmethod
-    def from_counts(
-        cls,
-        name: str,
-        levels: tuple[str, ...],
-        counts: NDArray[np.int64],
-        n_rows: int,
-        max_levels: int | None,
-    ) -> Self:
-        """Learn the levels from their counts in ``n_rows`` rows, including rows with missing entries."""
         if are_ambiguous_dates(levels):
             raise column_error(
                 name,
@@ -275,14 +264,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Learn the encoding of every column of ``X``, the training part."""
         self.check_parameters()
         frame = check_features(X)
-        columns = {
-            str(name): _fit_column(frame[name], self.n_bins, self.max_levels) for name in frame.columns
-        }
-        return self.learn(columns)
-
-    def learn(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> Self:
-        """Take the encoding of every column as fitted, and warn of constant columns."""
-        self._set_columns(columns)
+        self._set_columns(
+            {str(name): _fit_column(frame[name], self.n_bins, self.max_levels) for name in frame.columns}
+        )
         if self.constant_:
             warn_input(
                 f"{len(self.constant_)} columns have a single value in training and carry no information: "

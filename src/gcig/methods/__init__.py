@@ -7,12 +7,14 @@ from gcig.methods.registry import METHODS, Method, register_method, skops_types
 
 if TYPE_CHECKING:
     from gcig.methods.base import NetworkClassifier as NetworkClassifier
+    from gcig.methods.base import NetworkRegressor as NetworkRegressor
     from gcig.methods.parameters import parameter as parameter
     from gcig.methods.training_data import TrainingData as TrainingData
 
 # Imported when first used: the registry is needed where torch and scikit-learn are not.
 _HOME = {
     "NetworkClassifier": "gcig.methods.base",
+    "NetworkRegressor": "gcig.methods.base",
     "TrainingData": "gcig.methods.training_data",
     "parameter": "gcig.methods.parameters",
 }

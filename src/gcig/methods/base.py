@@ -24,6 +24,7 @@ from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.data.encoding import TableEncoder
+from gcig.data.files import CsvFormat
 from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import (
@@ -33,9 +34,9 @@ from gcig.methods.networks import (
     raise_if_diverged,
     with_affine,
 )
+from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.methods.training_data import (
-    MOST_CLASSES,
     CheckedTable,
     TrainingData,
     check_table,
@@ -64,6 +65,7 @@ class _Learned:
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
+    csv_format_: CsvFormat
     favourable_: Any
     group_names_: dict[str, str]
     column_kinds_: dict[str, str]
@@ -90,7 +92,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         The mean encoded row of every label and group in the training data; for a number, of every bin.
     cell_sizes_ : array of shape (cells, groups)
         The number of training rows of each. Audits, evaluations and explanations leave out groups with fewer
-        than ``min_cell`` of a label.
+        than ``min_cell`` of a label. In a saved model, cells of fewer than 11 rows have the size 0 and the
+        mean NaN.
     blocks_ : array of shape (p,)
         The number of the column of the table that each encoded column came from; dummy columns of one
         category share a number.
@@ -100,6 +103,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
         The epoch that was kept.
+    csv_format_ : CsvFormat
+        The separator and decimal mark of the training file, if `gcig train` fitted the model to a CSV file.
     favourable_, group_names_, column_kinds_ : class, dict and dict
         The favourable class, the names for values of the protected columns and the kinds of columns that were
         requested in training; only of models fitted to a file. Audits, explanations and predictions of other
@@ -113,9 +118,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
         *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
-        *("favourable_", "group_names_", "column_kinds_", "cell_sizes_"),
+        *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
-    fitted_records: ClassVar[tuple[type, ...]] = (Binary, Classes, Number)
+    fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
     # Set by the class that implements `train_network`: whether predictions depend on nothing else that it
     # learns. If training diverges, the network of the last good epoch can then be used.
     predicts_by_network: ClassVar[bool] = False
@@ -193,7 +198,10 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
         encoded = self._encode_training(table)
-        seed, device = int(check_random_state(self.random_state).randint(2**31 - 1)), resolve_device(self.device)
+        seed, device = (
+            int(check_random_state(self.random_state).randint(2**31 - 1)),
+            resolve_device(self.device),
+        )
         labels = self._learn_labels(table)
         fraction = self.validation_fraction if self.holds_out else None
         rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
@@ -202,7 +210,11 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
         with own_modes(device):  # training uses these tensors, even if the caller is in inference mode
             baselines = GroupBaselines.from_data(
-                rows.inputs, rows.labels, rows.groups, task=self.task_, n_groups=n_groups,
+                rows.inputs,
+                rows.labels,
+                rows.groups,
+                task=self.task_,
+                n_groups=n_groups,
                 sample_weight=rows.weights,
             )
             blocks = find_blocks(rows.inputs, origin)
@@ -213,14 +225,20 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
         data = TrainingData(
-            rows, training, validation, n_groups, table.frame.iloc[kept], self.task_, origin, blocks,
+            rows,
+            training,
+            validation,
+            n_groups,
+            table.frame.iloc[kept],
+            self.task_,
+            origin,
+            blocks,
             tuple(protected),
+            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
         )
         return self._train(train, network, data, seed)
 
-    def describe_data(
-        self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool
-    ) -> None:
+    def describe_data(self, classes: Any, groups: tuple[str, ...], baselines: Tensor, *, named: bool) -> None:
         """Set the attributes that describe the training data."""
         self.groups_, self.baselines_ = groups, baselines.cpu().numpy()
         self.n_features_in_ = len(self.encoder_.feature_names_in_)
@@ -242,13 +260,13 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
                 network, outcome = train(network, data, generator)
                 raise_if_diverged(all_outputs(network, data.all.inputs))
             except DivergenceError as error:
-                usable = _network_suffices(type(self)) and error.epoch > 0 and error.network is not None
+                network, outcome = error.network or network, error.outcome
+                usable = _network_suffices(type(self)) and error.epoch > 0
                 # The scores of that epoch may have overflowed already.
-                usable = usable and not all_outputs(error.network, data.all.inputs).isnan().any()
-                diverged = _describe_divergence(error, usable=bool(usable))
+                usable = usable and not bool(all_outputs(network, data.all.inputs).isnan().any())
+                diverged = _describe_divergence(error, usable=usable)
                 if not usable:
                     raise diverged from error
-                network, outcome = error.network, error.outcome
         self.history_ = pd.DataFrame([epoch.to_dict() for epoch in outcome.history])
         self.n_epochs_ = outcome.best_epoch
         self.module_ = self._finish_network(network).cpu().eval()
@@ -298,7 +316,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         return explain_rows(self, encoded, labels, columns=columns, label_source=source)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads."""
+        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see
+        :doc:`/saved_models`.
+        """
         check_is_fitted(self)
         if getattr(self, "diverged_", False):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
@@ -312,8 +332,12 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
 
     def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
         """Write the encoder, the network and the decision rule to one ONNX file; see `export_onnx`."""
-        from gcig.methods.onnx_export import export_onnx  # which imports this class
-
+        try:
+            from gcig.methods.onnx_export import export_onnx  # which imports this class
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                "export to ONNX needs onnx, which is not installed: pip install 'gcig[onnx]'."
+            ) from error
         export_onnx(self, path, opset=opset)
 
     # skops reads `__getstate__` and stores neither code nor pickles: it gets what `save` writes. pickle and
@@ -410,12 +434,13 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("threshold_",)
     classes_: NDArray[Any]
     threshold_: float
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
-        threshold = params.get("threshold", "f1")
+        threshold = params.get("threshold", "f1") if "threshold" in self._declared else "f1"
         if hasattr(self, "threshold_") and threshold != "f1":
             self._declared["threshold"].rule.check("threshold", threshold)
         super().set_params(**params)
@@ -448,7 +473,8 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         """
         encoded = self.encode(X, sensitive_features=sensitive_features)
         if self.task_.key != "binary":
-            return self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            found: NDArray[Any] = self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
+            return found
         positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         return self.classes_[positive.astype(np.int64)]
 
@@ -478,10 +504,17 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         return tags
 
     def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
-        most = MOST_CLASSES if "classes" in self.tasks else 2
-        return check_table(
-            X, y, sensitive_features, sample_weight, class_weight=self.class_weight, most_classes=most
-        )
+        table = check_table(X, y, sensitive_features, sample_weight, class_weight=self.class_weight)
+        classes = table.labels.classes
+        if len(classes) > 2 and "classes" not in self.tasks:
+            shown = f" ({', '.join(map(repr, classes))})" if len(classes) <= 10 else ""
+            raise InputError(
+                f"has {len(classes)} classes{shown}. Only binary classification is supported. The type of "
+                "the target is multiclass. Methods for several classes are "
+                f"{', '.join(methods_for('classes'))}.",
+                argument="y",
+            )
+        return table
 
     def _learn_labels(self, table: CheckedTable) -> Tensor:
         return torch.from_numpy(table.labels.codes)
@@ -567,8 +600,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def _finish_network(self, network: nn.Module) -> nn.Module:
         shift = torch.full((1,), self.label_mean_, device=next(network.parameters()).device)
-        finished = with_affine(network, self.label_scale_, shift)
-        return finished
+        return with_affine(network, self.label_scale_, shift)
 
     def _finish(self, data: TrainingData) -> None:  # noqa: ARG002
         task = self.task_

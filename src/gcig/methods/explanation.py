@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from gcig._arrays import Encoded
-from gcig._validation import InputError
+from gcig._validation import InputError, warn_input
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.reasons import compare_attributions
+from gcig.records.audit import SMALLEST_CELL
 from gcig.records.formatting import html_table, number, shown
 
 
@@ -29,7 +30,8 @@ class Explanation:
         How much each column moves the logit of a row away from that of the group's typical member with the
         same label.
     disparity : array of shape (n,)
-        How far the normalised attributions of the groups are apart; NaN if the attributions vanish.
+        How far the normalised attributions of the groups are apart; NaN if the attributions vanish, or if the
+        model was loaded and a group has too few training rows with the label.
     completeness : array of shape (groups, n)
         ``|sum of the attributions - (f(x) - f(baseline))|``.
     groups, columns : tuple of str
@@ -95,7 +97,7 @@ class Explanation:
         return (
             f"Explanation of {len(self)} rows: {len(self.columns)} columns under {len(self.groups)} groups "
             f"({', '.join(self.groups)}), {self.label_source} labels, {mean}"
-            + (f" ({left_out} rows have vanishing attributions)" if left_out else "")
+            + (f" ({left_out} rows have vanishing attributions or no reference)" if left_out else "")
         )
 
     def _repr_html_(self) -> str:
@@ -120,9 +122,17 @@ def explain_rows(
             argument="columns",
         )
     baselines, groups = np.asarray(model.baselines_), adapted.groups or ()
-    cells = model.task_.cells(torch.from_numpy(labels))
+    of_rows = torch.tensor(labels)
+    cells = model.task_.cells(of_rows)
     references = torch.from_numpy(baselines)[cells].transpose(0, 1)  # (groups, n, columns)
-    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, torch.from_numpy(labels))
+    known = references.isfinite().all(2)  # (groups, n); small cells are not saved
+    if unknown := int((~known).any(0).sum()):
+        warn_input(
+            f"{unknown} rows have a label of which a group has no reference, because the model was saved "
+            f"without those of fewer than {SMALLEST_CELL} training rows: their disparity is NaN."
+        )
+    references = references.nan_to_num()
+    inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
     attribution = choose_steps(IntegratedGradients(), score, inputs, references)
     values = attribution.attribute(score, inputs, references)
     with torch.no_grad():
@@ -130,8 +140,14 @@ def explain_rows(
     residual = (values.sum(-1) - change).abs()
     compared_columns = ComparedColumns.find(adapted, encoded, np.nan_to_num(baselines).mean(axis=(0, 1)))
     values = compared_columns.sum(values) if columns == "original" else values
-    compared = compare_attributions(values, definition)
-    disparity = compared.disparity.masked_fill(~compared.defined, torch.nan)
+    disparity, complete = residual.new_full((len(inputs),), torch.nan), known.all(0)
+    if complete.any():
+        compared = compare_attributions(values[:, complete], definition)
+        disparity[complete] = compared.disparity.masked_fill(~compared.defined, torch.nan)
+    values, residual = (
+        values.masked_fill(~known.unsqueeze(2), torch.nan),
+        residual.masked_fill(~known, torch.nan),
+    )
     return Explanation(
         attributions=values.numpy(),
         disparity=disparity.numpy(),

@@ -18,7 +18,6 @@ from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 
 
-
 class Affine(nn.Module):
     """A network whose outputs are scaled and shifted."""
 
@@ -75,17 +74,11 @@ class MixtureOfOutputs(nn.Module):
 
     def __init__(self, networks: Sequence[nn.Module], weights: Sequence[float]) -> None:
         super().__init__()
-        self.networks = nn.ModuleList()
-        self.register_buffer("weights", torch.empty(0, dtype=torch.float32))
-        self.replace(networks, weights)
-
-    def replace(self, networks: Sequence[nn.Module], weights: Sequence[float]) -> None:
-        """Take other networks and weights, on the device of the present ones."""
         if len(networks) != len(weights) or not networks or not min(weights) > 0:
             raise ValueError(f"{len(networks)} networks need as many positive weights, not {len(weights)}")
         self.networks = nn.ModuleList(networks)
-        shares = torch.tensor(weights, dtype=torch.float64, device=self.weights.device)
-        self.weights = (shares / shares.sum()).float()
+        shares = torch.tensor(weights, dtype=torch.float64)
+        self.register_buffer("weights", (shares / shares.sum()).float())
 
     def each(self, inputs: Tensor) -> Tensor:
         """Return the outputs of every network, (n, networks), or (n, K, networks)."""
@@ -94,6 +87,20 @@ class MixtureOfOutputs(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the weighted mean of the networks' outputs."""
         return self.each(inputs) @ self.weights
+
+
+def heaviest(network: nn.Module) -> nn.Module:
+    """Return the network of a mixture with the largest weight, scaled and shifted as the mixture is.
+
+    >>> mixture = MixtureOfOutputs([MLP(2, ()), MLP(2, (3,))], [1.0, 3.0])
+    >>> heaviest(mixture).hidden_sizes
+    (3,)
+    """
+    if isinstance(network, MixtureOfOutputs):
+        return network.networks[int(network.weights.argmax())]
+    if isinstance(network, Affine) and isinstance(network.network, MixtureOfOutputs):
+        return with_affine(heaviest(network.network), float(network.scale), network.shift)
+    return network
 
 
 def raise_if_diverged(scores: Tensor) -> None:
@@ -159,12 +166,12 @@ def copy_to_continue(model: Any, classes: tuple[Any, ...]) -> nn.Module | None:
             f"warm_start: y has the classes {classes}, but the network was trained for {present}. Set "
             "warm_start=False to start anew."
         )
-    if not _describes(model, model.module_):
+    network = heaviest(deepcopy(model.module_))
+    if not _describes(model, network):
         raise InputError(
             "warm_start: hidden_sizes or module describe other layers than those of the trained network. Set "
             "warm_start=False to start anew."
         )
-    network: nn.Module = deepcopy(model.module_)
     return network
 
 
@@ -202,7 +209,9 @@ def restore_network(
     if architecture is not None and "mixture" in architecture:
         return _restore_mixture(architecture["mixture"], state, module)
     if architecture is not None and "affine" in architecture:
-        inner = {name.removeprefix("network."): each for name, each in state.items() if name.startswith("network.")}
+        inner = {
+            name.removeprefix("network."): each for name, each in state.items() if name.startswith("network.")
+        }
         network = restore_network(architecture["affine"], inner, module)
         return Affine(network, float(state["scale"]), state["shift"]).eval()
     if architecture is not None:
@@ -332,9 +341,9 @@ class ClassifierParameters(NetworkParameters):
     threshold: float | str = parameter(
         default=0.5,
         rule=optional(rules.INSIDE, "f1"),
-        doc="""The probability from which a row is predicted positive, for two classes; ``"f1"`` chooses it for F1 on the
-        held-out set (or on the training data if nothing is held out). A number set later by `set_params`
-        applies to the fitted model at once.""",
+        doc="""The probability from which a row is predicted positive, for two classes; ``"f1"`` chooses it
+        for F1 on the held-out set (or on the training data if nothing is held out). A number set later by
+        `set_params` applies to the fitted model at once.""",
     )
     class_weight: Any = parameter(
         default=None, rule=rules.CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."

@@ -1,196 +1,205 @@
-r"""Methods that bound the differences of rates between groups, and how they choose the epoch that is kept.
+"""Methods that bound the differences of rates between groups, and how they choose the epoch that is kept.
 
-The *rate* of a (label, group) cell is the share of its rows that are predicted positive: the true positive
-rate for label 1, the false positive rate for label 0. A model meets the bound if, for both labels, the
-largest and the smallest rate differ by at most ``max_gap``.
+The *rates* of a cell of the label and a group are the mean decisions of its rows: the true positive rate, for
+label 1 of two classes; the shares of the classes that are decided for; the mean prediction of a number, in
+standard deviations of the label. A model meets the bound if in every cell the rates of any two groups are at
+most ``max_gap`` apart (by `Task.distance_of_rates`).
 """
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn import functional as F
 
-from gcig.core.batch import GroupedBatch
-from gcig.engine.cuda_graph import can_be_recorded, make_step
-from gcig.engine.optimizer import FlatAdamW, flat_parameters
-from gcig.losses.outcome import EqualizedOddsLoss
-from gcig.methods.base import NetworkClassifier
-from gcig.methods.networks import all_logits
-from gcig.methods.parameters import FRACTION, parameter
+from gcig._arrays import Floats
+from gcig.core.outcome import cell_rates, largest_gap
+from gcig.core.task import KEEP_OUTCOMES, Task, as_outputs
+from gcig.methods.parameters import FRACTION, Parametrised, one_of, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.metrics.ranking import logit_of, roc_auc
-from gcig.training.loop import Loop, Outcome, Validation, train
-from gcig.training.runtime import one_thread
+from gcig.methods.unconstrained import validate_network
+from gcig.metrics.utility import MAIN
+from gcig.training.batches import Rows, all_outputs
+from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, train
+from gcig.training.runtime import CLIP_NORM, flattened, one_thread
 
 _FIRST_ELIGIBLE_SHARE = 0.25  # of the epochs; multipliers and adversaries start from zero and need time
 
 
-def cell_members(rows: GroupedBatch, n_groups: int, weights: Tensor | None = None) -> Tensor:
-    """Return the weight of every row in every (label, group) cell, shape (n, 2 x groups).
+def members_of_cells(rows: Rows, task: Task, n_groups: int, outcome: str = "equalized_odds") -> Tensor:
+    """Return the weight of each row in each cell and group, (n, cells, groups).
 
-    >>> rows = GroupedBatch(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([1, 0]))
-    >>> cell_members(rows, n_groups=2)
-    tensor([[0., 1., 0., 0.],
-            [0., 0., 1., 0.]])
+    >>> from gcig.core.task import Binary
+    >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([1, 0]))
+    >>> members_of_cells(rows, Binary(), n_groups=2)
+    tensor([[[0., 1.],
+             [0., 0.]],
+    <BLANKLINE>
+            [[0., 0.],
+             [1., 0.]]])
     """
-    loss = EqualizedOddsLoss(n_groups)
-    membership = loss.membership(rows.labels, rows.groups, sample_weight=weights)
-    return membership.flatten(0, 1).T.contiguous()
+    cells, n_cells, _ = task.outcome_cells(rows.labels, outcome)
+    weights = (cells >= 0).to(rows.inputs.dtype)  # a row in no cell counts nowhere
+    if rows.weights is not None:
+        weights = weights * rows.weights
+    of_cell, of_group = F.one_hot(cells.clamp_min(0), n_cells), F.one_hot(rows.groups, n_groups)
+    return weights.view(-1, 1, 1) * of_cell.unsqueeze(2) * of_group.unsqueeze(1)
 
 
-def cell_rates(outcomes: Tensor, members: Tensor) -> Tensor:
-    """Return the mean outcome of every cell, shape (2, groups); NaN for a cell without rows.
-
-    >>> members = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    >>> cell_rates(torch.tensor([1.0, 0.0, 1.0]), members)
-    tensor([[0.5000,    nan],
-            [   nan, 1.0000]])
-    """
-    return ((members.T @ outcomes) / members.sum(0)).view(2, -1)
-
-
-def gaps(rates: Tensor) -> Tensor:
-    """Return the largest minus the smallest rate per label, shape (2,): differences of FPR and of TPR."""
-    return rates.amax(1) - rates.amin(1)
-
-
-def excess(rates: Tensor, max_gap: float) -> float:
-    """Return by how much the differences exceed the bound, summed over both labels; 0 if it is met."""
-    return float((gaps(rates) - max_gap).clamp(min=0).sum())
-
-
-@dataclass
-class RateCheckpointSelector:
-    """Checkpoint selection: score each epoch by validation AUC if it meets the bound, else by its excess.
+@dataclass(eq=False)
+class BoundedEpochs:
+    """Checkpoint selection: the most useful of the epochs that meet a bound, or the one nearest to it.
 
     Rates are those of the training and the held-out rows together, because cells of the held-out set are
-    often too small. A model with one decision for nearly everyone has equal rates for the wrong reason: an
-    epoch that lost more than half of the best difference between true and false positive rate ranks below all
-    others. Rows are predicted positive from the logit ``cut``.
+    often too small; utility is that of the held-out rows. A model with one decision for nearly everyone has
+    equal rates for the wrong reason: an epoch whose rates of different labels are less than half as far apart
+    as the best epoch's ranks below all others.
     """
 
     network: nn.Module
-    validation: GroupedBatch
-    training: GroupedBatch
-    n_groups: int
+    data: TrainingData
+    outcome: str
     max_gap: float
     max_epochs: int
-    cut: float = 0.0
     best_separation: float = field(default=0.0, init=False)
 
-    def __post_init__(self) -> None:
-        held_out = cell_members(self.validation, self.n_groups)
-        self.members = torch.cat([held_out, cell_members(self.training, self.n_groups)])
-
     def __call__(self, epoch: int) -> Validation:
-        """Score an epoch."""
-        held_out = all_logits(self.network, self.validation.inputs)
-        scores = torch.cat([held_out, all_logits(self.network, self.training.inputs)])
-        positive = (scores >= self.cut).to(self.members.dtype)
-        rates = cell_rates(positive, self.members)
-        auc = roc_auc(self.validation.labels.cpu().numpy(), held_out.cpu().numpy())
-        fpr_gap, tpr_gap = gaps(rates).tolist()
-        targets = self.validation.labels.to(held_out.dtype)
-        metrics = {
-            "val_log_loss": float(binary_cross_entropy_with_logits(held_out, targets)),
-            "val_auc": auc,
-            "tpr_gap": tpr_gap,
-            "fpr_gap": fpr_gap,
-        }
-        criterion = self._criterion(auc, excess(rates, self.max_gap), self._separation(positive))
+        """Score an epoch: below 1 if the bound is met, and then the lower the higher the utility."""
+        data, validation = self.data, validate_network(self.network, self.data)
+        decisions = data.task.decisions(all_outputs(self.network, data.all.inputs))
+        _, gaps, gap = measure_rates(decisions, data, self.outcome)
+        separation = self._separation(decisions)
+        self.best_separation = max(self.best_separation, separation)
+        above = float((gaps - self.max_gap).clamp_min(0).sum())
+        useful = min(1.0, max(0.0, validation.metrics[f"val_{MAIN[data.task.key]}"]))
+        criterion = 1 + above if above > 0 else 1 - useful
+        if separation < self.best_separation / 2:
+            criterion = 3 + above
+        metrics = {**validation.metrics, "outcome_gap": gap}
         return Validation(criterion, metrics, eligible=epoch >= _FIRST_ELIGIBLE_SHARE * self.max_epochs)
 
-    def _separation(self, positive: Tensor) -> float:
-        """Return the true minus the false positive rate of all groups together."""
-        of_label = self.members.view(len(positive), 2, -1).sum(2)
-        rates = (of_label.T @ positive) / of_label.sum(0)
-        return float(rates[1] - rates[0])
-
-    def _criterion(self, auc: float, above: float, separation: float) -> float:
-        """Return a value that is below 1 if the bound is met, and then falls as the AUC rises."""
-        self.best_separation = max(self.best_separation, separation)
-        if separation < self.best_separation / 2:
-            return 3 + above
-        return 1 + above if above > 0 else 1 - auc
+    def _separation(self, decisions: Tensor) -> float:
+        """Return the mean distance between the rates of two labels, of all groups together."""
+        rows, task = self.data.all, self.data.task
+        cells = task.cells(rows.labels)
+        rates, _ = cell_rates(decisions, cells, torch.zeros_like(cells), task.n_cells, 1, rows.weights)
+        return float(task.distance_of_rates(rates - rates.transpose(0, 1)).mean())
 
 
-class GameStep(Protocol):
-    """A step of the network and its opponent, which is also the optimizer whose rates follow the schedule."""
-
-    param_groups: list[dict[str, Any]]
-
-    def load(self) -> None:
-        """Load the values that change from step to step."""
-
-    def __call__(self, rows: Tensor) -> Mapping[str, Tensor]:
-        """Update both players and return the terms of the loss."""
+def measure_rates(decisions: Tensor, data: TrainingData, outcome: str) -> tuple[Tensor, Tensor, float]:
+    """Return the rates of all rows (cells, groups, d), the largest gap of each cell, and the outcome gap."""
+    task, rows = data.task, data.all
+    cells, n_cells, cell_weight = task.outcome_cells(rows.labels, outcome)
+    rates, present = cell_rates(decisions, cells, rows.groups, n_cells, data.n_groups, rows.weights)
+    each = [largest_gap(task, rates[c : c + 1], present[c : c + 1], 1.0) for c in range(n_cells)]
+    gaps = torch.stack(each)
+    return rates, gaps, float(cell_weight * gaps.sum())
 
 
-class OutcomeBoundedClassifier(NetworkClassifier):
-    """A network under a bound ``max_gap`` on the differences of TPR and of FPR between groups.
+@dataclass(eq=False)
+class Game:
+    """A network and its opponent: the step of training that a subclass defines by calling it."""
 
-    Of the epochs that meet the bound, the one with the highest validation AUC is kept; if none does, the one
-    nearest to it. The bound concerns predictions at `threshold`; with ``threshold="f1"``, which is chosen
-    after training, it concerns predictions at one half. A subclass trains with `train_game`.
+    model: Any  # the estimator, whose parameters are those of the game
+    network: nn.Module
+    flat: nn.Parameter  # all trainable parameters of the network
+    optimizer: torch.optim.Optimizer
+    data: TrainingData
+    clip_norm: float | None = CLIP_NORM
 
-    Attributes
-    ----------
-    history_ : DataFrame
-        One row per epoch: terms of the loss, validation metrics, and the differences of rates over all rows.
-    n_epochs_ : int
-        The epoch that was kept.
-    rates_ : array of shape (2, groups)
-        False and true positive rates of the groups over all rows of `fit`.
-    met_ : bool
-        Whether they meet the bound.
-    """
-
-    fitted_attributes: ClassVar[tuple[str, ...]] = ("rates_", "met_")
-
-    max_gap: float = parameter(
-        default=0.01, rule=FRACTION, doc="The bound: the largest difference of a rate between two groups."
-    )
+    def __post_init__(self) -> None:
+        self.rows, self.task = self.data.training, self.data.task
+        self.members = members_of_cells(self.rows, self.task, self.data.n_groups, self.model.outcome)
+        self.opponent: nn.Module = nn.Module()
 
     @property
-    def cut(self) -> float:
-        """The logit from which a row is predicted positive, as far as it is known before training."""
-        return 0.0 if self.threshold == "f1" else logit_of(float(self.threshold))
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of parameters whose learning rates follow the schedule."""
+        return self.optimizer.param_groups
 
-    def train_game(
-        self,
-        network: nn.Module,
-        opponent: nn.Module,
-        make_game: Callable[[FlatAdamW, Loop], GameStep],
-        data: TrainingData,
-        generator: torch.Generator,
-    ) -> Outcome:
-        """Train a network and its opponent, keep the best epoch of both, and set `rates_` and `met_`."""
-        rows, device = data.training, data.training.inputs.device
-        loop = self.resolve_loop(len(rows))
-        rate = self.resolve_learning_rate(loop.batch_size)
-        selector = None
+    def predict(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the outputs for a mini-batch, (n, K), and the mean loss on labels."""
+        outputs = as_outputs(self.network(self.rows.inputs[positions]), len(positions))
+        each = self.task.loss(outputs, self.rows.labels[positions])
+        return outputs, (each if self.rows.weights is None else each * self.rows.weights[positions]).mean()
+
+    @abstractmethod
+    def __call__(self, positions: Tensor) -> Mapping[str, Tensor]:
+        """Update both players, and return the terms of the loss."""
+
+
+class OutcomeBounded(Parametrised):
+    """The parameters and the training of methods that play a `Game`, which a subclass makes.
+
+    Of the epochs that meet the bound, the one with the highest utility on held-out rows is kept; if none
+    does, the one nearest to it. The bound concerns decisions at `threshold`; with ``threshold="f1"``, which
+    is chosen after training, it concerns decisions at one half.
+    """
+
+    predicts_by_network: ClassVar[bool] = True
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("rates_", "met_")
+    rates_: Floats
+    met_: bool
+
+    max_gap: float = parameter(
+        default=0.01,
+        rule=FRACTION,
+        doc="""The bound: the largest difference of a rate between two groups; of a number, of mean
+        predictions in standard deviations of the label.""",
+    )
+    outcome: str = parameter(
+        default="equalized_odds",
+        rule=one_of(*KEEP_OUTCOMES),
+        doc="""Among whom rates are compared: rows with the same label (or in the same fifth of the labels of
+        a number), rows of the second of two classes, or all rows.""",
+    )
+
+    @abstractmethod
+    def make_game(
+        self, network: nn.Module, flat: nn.Parameter, optimizer: Any, data: TrainingData, loop: Loop
+    ) -> Game:
+        """Return the game of one fit."""
+
+    def train_network(
+        self: Any, network: nn.Module, data: TrainingData, generator: torch.Generator
+    ) -> tuple[nn.Module, Outcome]:
+        """Train a network and its opponent, and set `rates_` and `met_`."""
+        data.task.check_outcome(self.outcome)
+        device, n_rows = data.training.inputs.device, len(data.training)
+        loop = self.resolve_loop(n_rows)
+        select = None
         if data.validation is not None:
-            parts = (data.validation, rows, data.n_groups)
-            selector = RateCheckpointSelector(network, *parts, self.max_gap, loop.max_epochs, self.cut)
+            select = BoundedEpochs(network, data, self.outcome, self.max_gap, loop.max_epochs)
         network.train()
-        with one_thread(device), flat_parameters(network) as parameters:
-            optimizer = FlatAdamW(parameters, learning_rate=rate, weight_decay=self.weight_decay)
-            step = make_game(optimizer, loop)
-            outcome = train(
-                make_step(step, step.load, recorded=can_be_recorded(network)),
-                nn.ModuleList([network, opponent]),
-                step,
-                n_rows=len(rows),
-                loop=loop,
-                generator=generator,
-                device=device,
-                validate=selector,
-                progress=bool(self.verbose),
-            )
-        positive = all_logits(network, data.all.inputs) >= self.cut
-        rates = cell_rates(positive.double(), cell_members(data.all, data.n_groups).double())
-        self.rates_, self.met_ = rates.cpu().numpy(), excess(rates, self.max_gap) == 0
-        return outcome
+        with one_thread(device), flattened(network) as flat:
+            rate = self.resolve_learning_rate(loop.batch_size)
+            optimizer = torch.optim.AdamW([flat], lr=rate, weight_decay=self.weight_decay, fused=True)
+            game = self.make_game(network, flat, optimizer, data, loop)
+            state = nn.ModuleList([network, game.opponent])
+            try:
+                outcome = train(
+                    game,
+                    state,
+                    game,
+                    n_rows=n_rows,
+                    loop=loop,
+                    generator=generator,
+                    device=device,
+                    validate=select,
+                    progress=bool(self.verbose),
+                )
+            except DivergenceError as error:
+                error.network = network
+                raise
+        network.eval()
+        self.learn(game)
+        return network, outcome
+
+    def learn(self, game: Game) -> None:
+        """Set what is learned besides the network."""
+        decisions = game.task.decisions(all_outputs(game.network, game.data.all.inputs))
+        rates, gaps, _ = measure_rates(decisions, game.data, self.outcome)
+        self.rates_, self.met_ = rates.cpu().numpy(), bool((gaps <= self.max_gap).all())

@@ -1,4 +1,4 @@
-"""Randomised classifiers: methods whose decisions are drawn, reproducibly, with a known probability."""
+"""Randomised classifiers of two classes: decisions are drawn, reproducibly, with a known probability."""
 
 import math
 from abc import abstractmethod
@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from torch import nn
+from torch import Tensor, nn
 
-from gcig._arrays import Codes, Encoded, Floats
+from gcig._arrays import Encoded, Floats
+from gcig.core.task import Binary, Task
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import Outcome
@@ -47,7 +48,7 @@ def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
-    """A classifier that predicts the second class of a row with some probability.
+    """A classifier that predicts the second of two classes with some probability.
 
     Decisions are drawn from the content of a row and a seed, so a fitted model gives a row the same decision
     alone, in any table, and after saving and loading. `expected_predictions` returns the probability itself.
@@ -60,8 +61,10 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
         NaN: decisions are not made by one threshold on the probability.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("binary",)
     predicts_by_network: ClassVar[bool] = False
     fitted_attributes: ClassVar[tuple[str, ...]] = ("draw_seed_",)
+    draw_seed_: int
 
     def expected_predictions(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Return the probability with which each row is predicted to be of the second class, shape (n,).
@@ -94,12 +97,14 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
     def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:
         """Return the probability of a positive decision for each encoded row."""
 
-    def train_network(self, network: nn.Module, data: TrainingData, generator: torch.Generator) -> Outcome:
+    def train_network(
+        self, network: nn.Module, data: TrainingData, generator: torch.Generator
+    ) -> tuple[nn.Module, Outcome]:
         """Train the unconstrained network and draw the seed of decisions."""
-        outcome = super().train_network(network, data, generator)
+        network, outcome = super().train_network(network, data, generator)
         # Drawn last: the network equals the unconstrained one of the same random_state.
         self.draw_seed_ = int(torch.randint(2**31 - 1, (), generator=generator))
-        return outcome
+        return network, outcome
 
     def check_learned(self) -> None:
         """Raise a `ValueError` unless the seed of the draws is an integer."""
@@ -107,10 +112,13 @@ class RandomisedClassifier(UnconstrainedClassifier, without=("threshold",)):
         if type(self.draw_seed_) is not int:
             raise ValueError("the seed of the draws is not an integer")
 
+    def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:  # noqa: ARG002
+        return Binary()
+
     def _choose_threshold(self, data: TrainingData) -> float:  # noqa: ARG002 (there is none to choose)
         return math.nan
 
-    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[Codes, str]:
+    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
         if y is None:  # the explained logit predicts by its sign
-            return (self._logits(encoded) >= 0).astype(np.int64), "predicted"
+            return (self.outputs_from_encoded(encoded)[:, 0] >= 0).astype(np.int64), "predicted"
         return super()._labels_to_explain(encoded, y)

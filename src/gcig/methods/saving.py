@@ -1,6 +1,7 @@
 """Saved models: a fitted estimator as a document and tensors, and back, without running code.
 
-JSON has no tuples, infinities, arrays or keys that are not text; `encode` and `decode` translate these.
+JSON has no tuples, infinities, arrays or keys that are not text; `encode` and `decode` translate these. The
+page :doc:`/saved_models` describes the document.
 """
 
 import json
@@ -13,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arrays import Codes
 from gcig._validation import InputError
-from gcig.core.definition import Definition
-from gcig.core.modules import logits
 from gcig.data.encoding import TableEncoder
-from gcig.data.entries import REQUESTED_KINDS
 from gcig.data.passthrough import PassThrough
+from gcig.methods.consistency import check_model
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder, save_folder
+from gcig.records.audit import SMALLEST_CELL
 
 if TYPE_CHECKING:
-    from gcig.methods.base import NetworkClassifier
+    from gcig.methods.base import NetworkEstimator
 
 _KIND = "gcig-model"
 _MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
@@ -110,13 +112,13 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
     raise ValueError(f"{kind_of!r} is not a kind of value")
 
 
-def save_model(model: "NetworkClassifier", path: str | Path) -> None:
+def save_model(model: "NetworkEstimator", path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
     document, tensors = describe_model(model)
     save_folder(path, document, tensors, kind=_KIND)
 
 
-def portable_state(model: "NetworkClassifier") -> dict[str, Any]:
+def portable_state(model: "NetworkEstimator") -> dict[str, Any]:
     """Return a fitted estimator as text and arrays, for serialisers that store no code, such as skops."""
     document, tensors = describe_model(model)
     if needs_module(document["network"]):
@@ -128,35 +130,59 @@ def portable_state(model: "NetworkClassifier") -> dict[str, Any]:
     return {"gcig_document": json.dumps(document), "gcig_tensors": arrays}
 
 
-def restore_state(model: "NetworkClassifier", state: Mapping[str, Any]) -> None:
+def restore_state(model: "NetworkEstimator", state: Mapping[str, Any]) -> None:
     """Set the attributes that `portable_state` described, with the checks of `load`."""
     tensors = {name: torch.from_numpy(array) for name, array in state["gcig_tensors"].items()}
     restored = _from_document(type(model), json.loads(state["gcig_document"]), tensors, None)
     model.__dict__.update(restored.__dict__)
 
 
-def describe_model(model: "NetworkClassifier") -> tuple[dict[str, Any], dict[str, Tensor]]:
+def describe_model(model: "NetworkEstimator") -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a fitted estimator as a document in JSON's types, and tensors: all that `load` needs."""
-    tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
-    tensors["baselines"] = torch.from_numpy(model.baselines_)
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in _MODELS}
     if not isinstance(parameters.get("random_state"), int | np.integer):
         parameters["random_state"] = None  # the state of a generator is not kept
+    if not isinstance(parameters.get("attribution", ""), str):
+        kind = type(parameters["attribution"]).__name__
+        raise PersistenceError(
+            f"attribution is a {kind}, and objects are not saved: register it with "
+            "gcig.register_attribution, and pass its name"
+        )
+    tensors = {f"{_NETWORK}{name}": tensor for name, tensor in model.module_.state_dict().items()}
+    shown = published_cells(model.cell_sizes_)
+    tensors["cell_sizes"] = torch.from_numpy(np.where(shown, model.cell_sizes_, 0))
+    tensors["baselines"] = torch.from_numpy(np.where(shown[:, :, None], model.baselines_, np.float32("nan")))
     names = _listed(type(model), "fitted_attributes")
     learned = {name: getattr(model, name) for name in names if hasattr(model, name)}
     document = {
         "method": model.method_key,
+        "task": model.task_.key,
         "parameters": {name: encode(value, tensors, name) for name, value in parameters.items()},
-        "classes": model.classes_.tolist(),
+        "classes": model.classes_.tolist() if hasattr(model, "classes_") else [],
         "groups": list(model.groups_),
         "encoder": model.encoder_.to_dict(),
         "encoder_kind": type(model.encoder_).__name__,
-        "threshold": encode(model.threshold_, tensors, "threshold"),
         "named_columns": hasattr(model, "feature_names_in_"),
         "network": architecture_of(model.module_),
         "learned": {name: encode(value, tensors, f"learned.{name}") for name, value in learned.items()},
     }
     return document, tensors
+
+
+def published_cells(sizes: Codes) -> NDArray[np.bool_]:
+    """Return which (label, group) cells of these sizes are saved: those of at least 11 rows.
+
+    The mean of one cell that is left out could be computed from the others, because numbers are encoded with
+    mean zero. So all cells that are left out have 11 rows together: if need be, the next smallest is added.
+
+    >>> published_cells(np.array([[50, 3], [20, 30]]))
+    array([[ True, False],
+           [False,  True]])
+    """
+    shown = sizes >= SMALLEST_CELL
+    while 0 < sizes[~shown].sum() < SMALLEST_CELL and shown.any():
+        shown[sizes == sizes[shown].min()] = False
+    return shown
 
 
 def _listed(cls: type, attribute: str) -> list[Any]:
@@ -166,18 +192,22 @@ def _listed(cls: type, attribute: str) -> list[Any]:
 
 
 def _from_document(
-    cls: "type[NetworkClassifier]",
+    cls: "type[NetworkEstimator]",
     document: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
     module: nn.Module | None,
-) -> "NetworkClassifier":
-    """Return the model that a document describes; anything that does not fit together is an error."""
-    records = [Definition, *_listed(cls, "fitted_records")]
+) -> "NetworkEstimator":
+    """Return the model that a document describes; a `ValueError` if its parts do not fit together."""
+    records = _listed(cls, "fitted_records")
     model = cls(**{name: decode(value, tensors, records) for name, value in document["parameters"].items()})
-    model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
+    try:
+        model.encoder_ = _ENCODERS[document["encoder_kind"]].from_dict(document["encoder"])
+        model.check_parameters()
+    except InputError as error:  # about the file, not about an argument of the caller
+        raise ValueError(str(error)) from error
     groups, named = tuple(document["groups"]), bool(document["named_columns"])
     model.describe_data(document["classes"], groups, tensors["baselines"], named=named)
-    model.threshold_, model.diverged_ = float(decode(document["threshold"], tensors)), False
+    model.cell_sizes_, model.diverged_ = tensors["cell_sizes"].numpy(), False
     learned = document["learned"]
     for name in _listed(cls, "fitted_attributes"):
         if name in learned:
@@ -186,64 +216,8 @@ def _from_document(
     model.module_ = restore_network(document["network"], state, module)
     if needs_module(document["network"]):
         model.module = module
-    try:
-        model.check_parameters()
-    except InputError as error:  # about the file, not about an argument of the caller
-        raise ValueError(str(error)) from error
-    _check_fits_together(model)
-    _check_requests(model)
-    model.check_learned()
+    check_model(model, document["task"])
     return model
-
-
-def _check_fits_together(model: "NetworkClassifier") -> None:
-    """Raise a `ValueError` if the parts of a stored model cannot be parts of one model."""
-    n_inputs = model.encoder_.n_features_out_
-    classes = model.classes_.tolist() if model.classes_.ndim == 1 else []
-    if len(classes) != 2 or classes[0] == classes[1] or not all(map(_is_label, classes)):
-        raise ValueError("a model has two classes, which are different numbers or texts")
-    if not all(isinstance(name, str) for name in model.groups_) or len(set(model.groups_)) < 2:
-        raise ValueError("a model has the names of at least two groups")
-    if len(set(model.groups_)) < len(model.groups_):
-        raise ValueError("two groups have the same name")
-    if model.baselines_.shape != (2, len(model.groups_), n_inputs):
-        raise ValueError(
-            f"baselines of shape {model.baselines_.shape} do not fit {len(model.groups_)} groups and "
-            f"{n_inputs} columns"
-        )
-    if not np.isfinite(model.baselines_).all():
-        raise ValueError("baselines are not finite")
-    sizes = np.asarray(getattr(model, "cell_sizes_", np.ones((2, len(model.groups_)), dtype=np.int64)))
-    if sizes.shape != (2, len(model.groups_)) or sizes.dtype.kind != "i" or (sizes < 1).any():
-        raise ValueError("the sizes of the (label, group) cells are not counts of rows")
-    # Methods without the parameter have other decision rules, and their threshold is NaN.
-    decides = "threshold" in model.get_params(deep=False)
-    if not (0 <= model.threshold_ <= 1 if decides else math.isnan(model.threshold_)):
-        raise ValueError(f"the threshold {model.threshold_} is not a probability")
-    if not all(bool(torch.isfinite(each).all()) for each in model.module_.state_dict().values()):
-        raise ValueError("weights of the network are not finite")
-    try:
-        with torch.no_grad():
-            logits(model.module_, torch.zeros(1, n_inputs, dtype=torch.float32))
-    except RuntimeError as error:
-        raise ValueError(f"the network does not take {n_inputs} columns: {error}") from error
-
-
-def _check_requests(model: "NetworkClassifier") -> None:
-    """Raise a `ValueError` if what a training file was requested to be read as is not possible."""
-    if hasattr(model, "favourable_") and model.favourable_ not in model.classes_.tolist():
-        raise ValueError("the favourable outcome is not a class of the model")
-    requests = [getattr(model, name, {}) for name in ("group_names_", "column_kinds_")]
-    if not all(isinstance(each, dict) for each in requests) or not all(
-        isinstance(text, str) for each in requests for pair in each.items() for text in pair
-    ):
-        raise ValueError("names of groups and kinds of columns are not text")
-    if unknown := set(requests[1].values()) - set(REQUESTED_KINDS):
-        raise ValueError(f"{min(unknown)!r} is not a kind of column")
-
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
@@ -267,16 +241,21 @@ def load(path: str | Path, *, module: nn.Module | None = None) -> Any:
     True
     """
     document, tensors = load_folder(path, kind=_KIND)
-    key = document.get("method")
+    key, task = document.get("method"), document.get("task")
     if not isinstance(key, str) or key not in METHODS:
         raise PersistenceError(
             f"{path} holds a model of the method {key!r}, which is not known here; "
             f"register it with gcig.register_method, or update gcig. Known are: {', '.join(METHODS)}."
         )
+    if task not in METHODS[key].tasks:
+        raise PersistenceError(
+            f"{path} holds a model of the method {key!r} for the task {task!r}, which it is not defined for; "
+            f"it is for {', '.join(METHODS[key].tasks)}. Load it with the version that wrote it."
+        )
     try:
-        return _from_document(METHODS[key].estimator, document, tensors, module)
+        return _from_document(METHODS[key].estimator_for(task), document, tensors, module)
     except InputError:
-        raise  # about the argument module, or about the encoder
+        raise  # about the argument module
     except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
         raise PersistenceError(
             f"{path} does not hold a model of the method {key!r} as this version of gcig stores it "

@@ -58,7 +58,7 @@ class TrainingData:
         The held-out set; None if nothing is held out.
     n_groups : int
     table : DataFrame
-        The training rows as the user gave them.
+        The training rows as the user gave them; ``held_out_table`` has the others.
     task : Task
         The kind of label, with frequencies or bins of all rows.
     origin : Tensor of shape (encoded columns,)
@@ -78,6 +78,7 @@ class TrainingData:
     origin: Tensor
     blocks: Tensor
     protected: tuple[AttributeColumns, ...] = ()
+    held_out_table: pd.DataFrame | None = None
 
     @property
     def held_out(self) -> Rows:
@@ -93,7 +94,6 @@ def check_table(
     *,
     class_weight: Any = None,
     numbers: bool = False,
-    most_classes: int = MOST_CLASSES,
 ) -> CheckedTable:
     """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
     if sensitive_features is None:
@@ -104,9 +104,9 @@ def check_table(
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
     frame = check_features(X)
     if numbers:
-        labels = check_numbers(y, n_rows=len(frame))
+        labels = check_numbers(y, n_rows=len(frame), warning=DataConversionWarning)
     else:
-        labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=most_classes)
+        labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=MOST_CLASSES)
     groups = check_groups(sensitive_features, n_rows=len(frame))
     weights = check_sample_weight(sample_weight, len(frame), labels=labels)
     if weights is not None and not weights.all():
@@ -125,7 +125,7 @@ def check_table(
 
 
 def warn_of_cells(labels: Labels, groups: Groups) -> None:
-    """Warn of labels that a group has no rows of, and of cells of one row; fail if nothing can be compared."""
+    """Warn of labels that a group lacks, and of cells of one row; fail if nothing can be compared."""
     counts = count_cells(labels, groups)
 
     def named(cells: NDArray[np.bool_]) -> str:
@@ -135,18 +135,18 @@ def warn_of_cells(labels: Labels, groups: Groups) -> None:
 
     if ((counts > 0).sum(axis=1) < 2).all():
         raise InputError(
-            "No label occurs in two groups, so nobody can be compared with another group's people of the same "
-            f"label: there are no rows in {named(counts == 0)}. Merge small groups, or add data."
+            "No label occurs in two groups, so nobody can be compared with another group's people of the same"
+            f" label: there are no rows in {named(counts == 0)}. Merge small groups, or add data."
         )
     if (counts == 0).any():
         warn_input(
-            f"No rows in {named(counts == 0)}: people with this label are not compared with this group. Merge "
-            "small groups, drop them, or add data."
+            f"No rows in {named(counts == 0)}: people with this label are not compared with this group. "
+            "Merge small groups, drop them, or add data."
         )
     if (counts == 1).any():
         warn_input(
-            f"One row only in {named(counts == 1)}: the mean of such a cell is one person's record. It is not "
-            "saved with the model. Merge small groups or drop them."
+            f"One row only in {named(counts == 1)}: the mean of such a cell is one person's record. It is "
+            "not saved with the model. Merge small groups or drop them."
         )
 
 

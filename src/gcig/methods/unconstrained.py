@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from gcig.core.task import as_outputs
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
+from gcig.methods.networks import raise_if_diverged
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import utility
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome, Validation, train
+from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, train
 from gcig.training.runtime import CLIP_NORM, descend, flattened, one_thread
 
 
@@ -21,14 +22,16 @@ def train_plainly(
     generator: torch.Generator,
     *,
     targets: Tensor | None = None,
+    loop: Loop | None = None,
     stage: str = "",
 ) -> Outcome:
     """Train a network in place on labels, or on a teacher's predictions, with early stopping.
 
-    ``targets`` (n, K) are predictions for the training rows.
+    ``targets`` (n, K) are predictions for the training rows; ``loop`` replaces the estimator's length of
+    training.
     """
     rows, task, device = data.training, data.task, data.training.inputs.device
-    loop = estimator.resolve_loop(len(rows))
+    loop = loop or estimator.resolve_loop(len(rows))
     rate = estimator.resolve_learning_rate(loop.batch_size)
     network.train()
     with one_thread(device), flattened(network) as flat:
@@ -53,7 +56,7 @@ def train_plainly(
                 loop=loop,
                 generator=generator,
                 device=device,
-                validate=None if data.validation is None else _validation(network, data),
+                validate=None if data.validation is None else lambda _: validate_network(network, data),
                 progress=bool(estimator.verbose),
                 stage=stage,
             )
@@ -64,18 +67,16 @@ def train_plainly(
     return outcome
 
 
-def _validation(network: nn.Module, data: TrainingData) -> Any:
+def validate_network(network: nn.Module, data: TrainingData) -> Validation:
+    """Return the mean loss on the held-out rows, as the criterion, and the task's measures of utility."""
     rows, task = data.held_out, data.task
     weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
-
-    def validate(epoch: int) -> Validation:  # noqa: ARG001 (every epoch is eligible)
-        outputs = all_outputs(network, rows.inputs)
-        loss = task.loss(outputs, rows.labels)
-        mean = float(loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum())
-        found = utility(task, outputs.double().cpu().numpy(), rows.labels.cpu().numpy(), weights)
-        return Validation(mean, {f"val_{name}": value for name, value in found.items()})
-
-    return validate
+    outputs = all_outputs(network, rows.inputs)
+    raise_if_diverged(outputs)
+    loss = task.loss(outputs, rows.labels)
+    mean = float(loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum())
+    measured = utility(task, outputs.double().cpu().numpy(), rows.labels.cpu().numpy(), weights)
+    return Validation(mean, {f"val_{name}": value for name, value in measured.items()})
 
 
 class Plain:

@@ -20,8 +20,7 @@ from torch import Tensor
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import Advance, Reasons
 from gcig.core.gap import signed_root
-from gcig.core.gcig import defined_rows, independent_squares, normalise
-from gcig.core.gcig import vector_norm
+from gcig.core.gcig import defined_rows, independent_squares, normalise, vector_norm
 from gcig.metrics.reasons import Comparison, RowReasons
 from gcig.metrics.sample import EncodedRows, Reservoir
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from gcig._arrays import Floats, Rows
 from gcig.adapters import block_shapley_values
 from gcig.core.definition import EPS
-from gcig.core.gcig import normalise
-from gcig.core.gcig import vector_norm
+from gcig.core.gcig import normalise, vector_norm
 from gcig.metrics.intervals import Draws, interval
 from gcig.metrics.members import MemberPool
 from gcig.metrics.rates import quotient

@@ -127,8 +127,8 @@ def rmse(counts: Counts) -> Floats:
 def utility(task: Task, outputs: Floats, y: NDArray[Any], weights: Floats | None = None) -> dict[str, float]:
     """Return the measures of a network's outputs (n, K) for rows with labels y.
 
-    Two classes: ``auc log_loss f1 accuracy balanced_accuracy``; several: ``accuracy auc f1 log_loss``, the AUC
-    and F1 averaged over classes; numbers: ``r2 mae rmse``.
+    Two classes: ``auc log_loss f1 accuracy balanced_accuracy``; several: ``accuracy auc f1 log_loss``, the
+    AUC and F1 averaged over classes; numbers: ``r2 mae rmse``.
     """
     outputs = np.asarray(outputs, dtype=np.float64)
     scores = probabilities(task, outputs)
@@ -147,6 +147,8 @@ def utility(task: Task, outputs: Floats, y: NDArray[Any], weights: Floats | None
 
 
 def has_collapsed(task: Task, measured: Mapping[str, float]) -> bool:
-    """Return whether a model knows next to nothing: its AUC (of classes the mean), or R2, is that of chance."""
+    """Return whether a model knows next to nothing: its AUC (of classes the mean), or R2, is that of
+    chance.
+    """
     value, least = (measured["r2"], 0.01) if task.key == "number" else (measured["auc"], 0.55)
     return not value >= least  # NaN is a collapse as well

@@ -115,9 +115,7 @@ def make_mlp(
     >>> mlp(torch.zeros(5, 3)).shape
     torch.Size([5])
     """
-    return MLP(
-        n_inputs, hidden_sizes, activation, n_outputs=n_outputs, dropout=dropout, generator=generator
-    )
+    return MLP(n_inputs, hidden_sizes, activation, n_outputs=n_outputs, dropout=dropout, generator=generator)
 
 
 def mlp_from_architecture(architecture: Mapping[str, Any], state: Mapping[str, Tensor]) -> MLP:

@@ -133,15 +133,6 @@ class Interval(Record):
         """The standard error of a normally distributed estimate with this interval."""
         return (self.high - self.low) / (2 * Z)
 
-    def within(self, smallest: float, largest: float) -> "Interval":
-        """Return the interval with its limits cut off at the range of possible values.
-
-        The true value is in that range, so the shorter interval contains it exactly as often.
-        """
-        if math.isnan(self.low + self.high):
-            return self
-        return Interval(self.value, max(self.low, smallest), min(self.high, largest))
-
     def combine(self, other: "Interval") -> "Interval":
         """Return the estimate with limits that enclose both intervals; none if the other has none."""
         if math.isnan(other.low + other.high):

@@ -17,12 +17,12 @@ class Bound(Record):
 
     Examples
     --------
-    >>> bound = Bound("max_eo_gap", 0.1, value=0.06, limit=0.12, fair_limit=0.08, n_rows=800)
+    >>> bound = Bound("max_gap", 0.1, value=0.06, limit=0.12, fair_limit=0.08, n_rows=800)
     >>> bound.status
     'cannot be shown with this many rows'
     """
 
-    name: str  # the parameter: "max_gcig" or "max_eo_gap"
+    name: str  # the parameter: "max_gap" or "max_reason_gap"
     bound: float
     value: float  # the figure on the held-out rows
     limit: float = math.nan  # its upper 90 % confidence limit for new rows

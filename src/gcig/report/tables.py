@@ -1,10 +1,8 @@
-"""Tables of text and numbers, and their forms in Markdown, CSV and LaTeX.
+"""Tables of text and numbers, and their form in Markdown.
 
-Names in a table come from users' files and are escaped in every form.
+Names in a table come from users' files and are escaped.
 """
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -167,76 +165,9 @@ def to_markdown(table: Table) -> str:
     return "\n".join([*(f"| {line} |" for line in lines), *notes])
 
 
-def to_csv(table: Table) -> str:
-    """Return the table as CSV, with floats in full precision and no text that a spreadsheet evaluates."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_csv_text(name) for name in table.header])
-    writer.writerows([_csv_value(value) for value in row] for row in table.rows)
-    return out.getvalue()
-
-
-def to_latex(table: Table, *, label: str = "") -> str:
-    """Return the table as a LaTeX ``table`` environment with the rules of the ``booktabs`` package."""
-
-    def text(value: Value) -> str:
-        shown = "".join(_LATEX.get(c, c) for c in _one_line(entry_text(value, table.digits)))
-        return rf"\textbf{{{shown}}}" if _is_best(value) else shown
-
-    def line(row: Sequence[Value]) -> str:
-        return " & ".join(map(text, row)) + r" \\"
-
-    columns = "".join("r" if table.numeric(j) else "l" for j in range(len(table.header)))
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        *([rf"\caption{{{text(table.caption)}}}"] if table.caption else []),
-        *([rf"\label{{{re.sub(r'[^A-Za-z0-9:-]', '-', label)}}}"] if label else []),
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        line(table.header),
-        r"\midrule",
-        *map(line, table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *(rf"\par\small {text(note)}" for note in table.notes),
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _is_best(value: Value) -> bool:
     return isinstance(value, Entry) and value.mark == "best"
 
 
 def _one_line(text: str) -> str:
     return " ".join(visible(text).split())
-
-
-def _csv_value(value: Value) -> str | float | int:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, str | bool | Entry):
-        return _csv_text(entry_text(value))
-    return value
-
-
-def _csv_text(text: str) -> str:
-    """Return text on one line that a spreadsheet does not evaluate."""
-    from gcig._tables import guard_formula  # imports pandas, which pages do not need
-
-    # The csv module does not quote a lone carriage return, and readers take it for the end of the row.
-    return guard_formula(visible(re.sub(r"[\r\n]+", " ", text)))
-
-
-_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "\u2212": r"$-$",
-    "∞": r"$\infty$",
-}

@@ -21,7 +21,12 @@ from gcig.training.runtime import generator_on
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
 
-_SHOWN_FIGURES = ("total", "val_auc", "val_accuracy", "val_r2")  # more would not leave room for the progress bar
+_SHOWN_FIGURES = (
+    "total",
+    "val_auc",
+    "val_accuracy",
+    "val_r2",
+)  # more would not leave room for the progress bar
 
 
 class ScheduledOptimizer(Protocol):

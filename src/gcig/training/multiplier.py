@@ -33,7 +33,7 @@ class Multiplier:
         low: float = _LOW,
         high: float = _HIGH,
     ) -> None:
-        self.integral = torch.full((), start, device=device)
+        self.integral = torch.full((), start, dtype=torch.float32, device=device)
         self.rate, self.kick, self.low, self.high = rate, kick, low, high
         self.value = self.integral.clone()
 

@@ -1,7 +1,8 @@
 """The objective of a student: named, weighted terms of a mini-batch.
 
-A term is a function of a `MiniBatch`; some have moving averages of their own. What several terms need is computed once: the network's outputs, and the
-attributions of the explained rows relative to the references of all kinds, in one pass.
+A term is a function of a `MiniBatch`; some have moving averages of their own. What several terms need is
+computed once: the network's outputs, and the attributions of the explained rows relative to the references
+of all kinds, in one pass.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ class Explaining:
 
 @dataclass(eq=False)
 class MiniBatch:
-    """The first `n` inputs are training rows; points that only a teacher's predictions are known of follow."""
+    """Training rows, the first `n` inputs, and points that are known by the teacher's predictions alone."""
 
     network: nn.Module
     task: Task
@@ -72,7 +73,9 @@ class MiniBatch:
     def references(self) -> dict[str, Tensor]:
         """References of the explained rows by kind, (draws, groups, rows, ...)."""
         cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()}
+        return {
+            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
+        }
 
     @cached_property
     def attributions(self) -> dict[str, Tensor]:
@@ -109,7 +112,7 @@ class Objective:
 
     def __call__(self, batch: MiniBatch) -> dict[str, Tensor]:
         """Return the value of each term, unweighted, and their weighted sum as ``total``."""
-        values, total = {}, torch.zeros((), device=batch.inputs.device)
+        values, total = {}, batch.inputs.new_zeros(())
         for name, (term, weight) in self.terms.items():
             values[name] = term(batch)
             total = total + values[name] * (weight() if callable(weight) else weight)
@@ -119,9 +122,9 @@ class Objective:
 class Prediction:
     """The divergence from the teacher's predictions, relative to what the teacher knows.
 
-    `known` is the divergence of predicting the same for everyone, so the term is a pure number. `moved` is its
-    moving average over training rows, without synthetic points: the share of what the teacher knows that is
-    given up.
+    `known` is the divergence of predicting the same for everyone, so the term is a pure number. `moved` is
+    its moving average over training rows, without synthetic points: the share of what the teacher knows that
+    is given up.
     """
 
     def __init__(self, known: Tensor, memory: float) -> None:
@@ -139,8 +142,8 @@ class Prediction:
 class ReasonGap:
     """The reason gap relative to each kind of references, in units of the spread of the score.
 
-    The spread is the student's or the teacher's, whichever is smaller: neither larger, cancelling explanations
-    nor smaller scores lower it.
+    The spread is the student's or the teacher's, whichever is smaller: neither larger, cancelling
+    explanations nor smaller scores lower it.
     """
 
     _SMALLEST = 0.3  # of the teacher's spread: a student that knows nothing must not divide by zero

@@ -15,7 +15,6 @@ from torch.overrides import TorchFunctionMode
 
 from gcig._validation import InputError
 
-
 CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
 
@@ -88,6 +87,11 @@ def flattened(module: nn.Module) -> Iterator[nn.Parameter]:
     differ in type or device cannot be joined.
     """
     own = [each for each in module.parameters() if each.requires_grad]
+    if len({(each.dtype, each.device) for each in own}) > 1:
+        raise ValueError(
+            "the module's parameters differ in type or device, so they cannot be trained together. Convert "
+            "the module with module.to(torch.float32), or module.to(device)."
+        )
     flat = nn.Parameter(torch.cat([each.detach().flatten() for each in own]))
     flat.grad = torch.zeros_like(flat)
     starts = accumulate((each.numel() for each in own), initial=0)

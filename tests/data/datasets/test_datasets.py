@@ -107,6 +107,49 @@ def test_group_sizes_and_positives(name, attribute, sizes, positives):
     assert data.y.sum() == positives
 
 
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        ("compas-risk", {"Low": 3421, "Medium": 1607, "High": 1144}),
+        (
+            "adult-occupation",
+            {
+                "manual and transport": 14_832,
+                "professional and managerial": 13_412,
+                "clerical and sales": 10_948,
+                "service": 6_030,
+            },
+        ),
+    ],
+)
+def test_sizes_of_classes(name, classes):
+    data = gcig.load_dataset(name)
+    assert data.task == "classes"
+    assert data.y.value_counts().to_dict() == classes
+
+
+def test_hours_are_those_of_the_table():
+    data, adult = gcig.load_dataset("adult-hours"), gcig.load_dataset("adult").X
+    assert data.task == "number"
+    assert data.y.equals(adult["hours-per-week"].astype(float))
+    assert data.X.equals(adult.drop(columns=["hours-per-week", "fnlwgt"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "left_out"),
+    [
+        ("compas-risk", "compas", {"score_text", "decile_score", "v_decile_score"}),
+        ("adult-occupation", "adult", {"occupation", "fnlwgt"}),
+        ("adult-hours", "adult", {"hours-per-week", "fnlwgt"}),
+    ],
+)
+def test_another_label_of_a_table_leaves_out_what_reveals_it(name, table, left_out):
+    data, original = gcig.load_dataset(name), gcig.load_dataset(table)
+    assert set(original.X) - set(data.X) == left_out
+    assert not {"income", "two_year_recid"} & set(data.X)
+    assert data.sensitive_features.equals(original.sensitive_features)
+
+
 def test_numbers_are_numbers():
     german = gcig.load_dataset("german").X
     numbers = ["duration", "credit_amount", "installment_rate", "residence_since", "age"]
@@ -143,6 +186,40 @@ def test_only_compas_paper_has_the_leak_and_its_card_describes_it():
     assert (leak[y == 1] == 1).all()
     facts = f"1 for every row with label 1 and for only {leak[y == 0].sum()} of the {(y == 0).sum():,} others"
     assert facts in leaking.card.spec.traps[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "labels"),
+    [
+        (["a", "b", "c"] * 4, "classes", {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}),
+        ([1, 2, 3] * 4, "classes", {"1": 1 / 3, "2": 1 / 3, "3": 1 / 3}),
+        ([1, 2, 3] * 4, "number", {"mean": 2.0}),
+    ],
+)
+def test_a_registered_dataset_of_another_task(target, task, labels):
+    gcig.register_dataset(declare(people().assign(paid=target), task=task))
+    data = gcig.load_dataset("people")
+    assert data.task == task
+    assert data.y.tolist() == (list(map(float, target)) if task == "number" else list(map(str, target)))
+    assert data.card.labels == pytest.approx(labels)
+    assert data.card.to_dict()["positive_means"] == ""
+    assert "mean 2.0" in str(data.card) or "33.3%" in str(data.card)
+
+
+@pytest.mark.parametrize(
+    ("target", "task", "message"),
+    [
+        (["no", "yes"] * 6, "classes", "must have more than two; of two, set `positive`"),
+        (["1", "2", "3"] * 4, "number", "must have finite numbers"),
+        ([1.0, 2.0, np.inf] * 4, "number", "must have finite numbers"),
+        ([1, 2] * 6, "number", "more than two"),
+        ([1, 2, None] * 4, "number", "4 of 12 rows of dataset 'people' have no target"),
+    ],
+)
+def test_a_target_that_does_not_fit_the_task(target, task, message):
+    gcig.register_dataset(declare(people().assign(paid=target), task=task))
+    with pytest.raises(ValueError, match=message):
+        gcig.load_dataset("people")
 
 
 # Asking for the wrong thing -------------------------------------------------------------------------------
@@ -277,6 +354,7 @@ def test_dropping_every_input_is_refused():
         ({"name": "People"}, "lower-case"),
         ({"protected": ()}, "at least one ProtectedAttribute"),
         ({"protected": (ProtectedAttribute("sex"), ProtectedAttribute("sex"))}, "each with a unique name"),
+        ({"task": "ranking"}, "task of dataset 'people' is 'ranking': use one of binary, classes, number"),
         ({"default": "age"}, "'age' is not a protected attribute of dataset 'people'. Available: sex"),
         ({"inputs": ("income", "paid")}, "include its target 'paid'"),
     ],
@@ -297,9 +375,9 @@ def test_several_columns_need_a_function():
 def test_base_rate_of_a_small_group_is_not_published():
     frame = people(24).assign(sex=["female"] * 14 + ["male"] * 10)
     card = DatasetCard.from_frame(declare(), frame)
-    rates = {facts.group: facts.base_rate for facts in card.groups["sex"]}
-    assert rates["female"] == pytest.approx(2 / 14)
-    assert rates["male"] is None
+    labels = {facts.group: facts.labels for facts in card.groups["sex"]}
+    assert labels["female"] == pytest.approx({"base_rate": 2 / 14})
+    assert labels["male"] is None
     assert "fewer than 11 rows" in str(card)
     assert "fewer than 11 rows" in card._repr_html_()
 

@@ -17,24 +17,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """Size and base rate of one group; the rate of a suppressed (too small) group is None."""
+    """Size of one group, and a summary of its labels; that of a suppressed (too small) group is None.
+
+    The summary of two classes is the ``base_rate``, the share of label 1; of more it is the share of each
+    class, and of a number its ``mean``.
+    """
 
     group: str
     rows: int
-    base_rate: float | None
+    labels: dict[str, float] | None
 
 
 @dataclass(frozen=True)
 class DatasetCard:
     """The facts to know before using a dataset, as text, as HTML and as a dictionary.
 
-    ``groups`` has facts about the groups of each protected attribute, the largest group first.
+    ``labels`` summarises the labels as in `GroupFacts`. ``groups`` has facts about the groups of each
+    protected attribute, the largest group first.
     """
 
     spec: DatasetSpec
     inputs: tuple[str, ...]
     rows: int
-    base_rate: float
+    labels: dict[str, float]
     groups: dict[str, tuple[GroupFacts, ...]]
 
     @classmethod
@@ -45,9 +50,14 @@ class DatasetCard:
             spec=spec,
             inputs=tuple(input_columns(spec, frame)),
             rows=len(frame),
-            base_rate=float(y.mean()),
-            groups={each.name: group_facts(y, group_names(each, frame)) for each in spec.protected},
+            labels=summarise(spec, y),
+            groups={each.name: group_facts(spec, y, group_names(each, frame)) for each in spec.protected},
         )
+
+    @property
+    def base_rate(self) -> float:
+        """The share of label 1, of two classes."""
+        return self.labels["base_rate"]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the card as plain values for JSON."""
@@ -55,7 +65,7 @@ class DatasetCard:
             "rows": self.rows,
             "columns": len(self.inputs),
             "inputs": list(self.inputs),
-            "base_rate": self.base_rate,
+            "labels": self.labels,
             "protected": {
                 attribute.name: {
                     "description": attribute.description,
@@ -79,7 +89,9 @@ class DatasetCard:
             lines += format_groups(self.groups[attribute.name])
         for heading, notes in self._notes():
             lines += ["", heading]
-            lines += [fill(note, 100, initial_indent="- ", subsequent_indent="  ") for note in notes]
+            lines += [
+                fill(note, 100, initial_indent="- ", subsequent_indent="  ", **_WHOLE_WORDS) for note in notes
+            ]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -88,10 +100,10 @@ class DatasetCard:
         parts = [f"<h3>{escape(spec.title)} ({escape(spec.name)})</h3><table>{facts}</table>"]
         for attribute in spec.protected:
             rows = "".join(
-                f"<tr><td>{escape(each.group)}</td><td>{each.rows:,}</td><td>{escape(_rate(each))}</td></tr>"
+                f"<tr><td>{escape(each.group)}</td><td>{each.rows:,}</td><td>{escape(_summary(each))}</td></tr>"
                 for each in self.groups[attribute.name]
             )
-            head = "<tr><th>group</th><th>rows</th><th>label 1</th></tr>"
+            head = "<tr><th>group</th><th>rows</th><th>labels</th></tr>"
             parts.append(f"<h4>{escape(_title(attribute, spec))}</h4><table>{head}{rows}</table>")
         for heading, notes in self._notes():
             items = "".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -103,7 +115,7 @@ class DatasetCard:
         return [
             ("rows", f"{self.rows:,}"),
             ("inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}"),
-            ("target", f"{spec.target}; 1 means {spec.positive_means} ({self.base_rate:.1%} of the rows)"),
+            ("target", f"{spec.target}; {_target(spec, self.labels)}"),
             *((name, getattr(spec, name)) for name in ("source", "licence", "citation")),
             *(("sha256", f"{digest} {file}") for file, digest in spec.sha256.items()),
         ]
@@ -113,23 +125,34 @@ class DatasetCard:
         return [(heading, each) for heading, each in notes if each]
 
 
-def group_facts(y: pd.Series[int], groups: pd.Series[str]) -> tuple[GroupFacts, ...]:
-    """Return size and base rate of every group, the largest first."""
-    table = y.groupby(groups).agg(["size", "mean"]).sort_values("size", ascending=False, kind="stable")
+def summarise(spec: DatasetSpec, y: pd.Series[Any], names: Sequence[str] = ()) -> dict[str, float]:
+    """Return the base rate, the share of every class (in the order of ``names``), or the mean of a number."""
+    if spec.task == "classes":
+        shares = y.value_counts(normalize=True)
+        return {str(name): float(shares.get(name, 0.0)) for name in names or shares.index}
+    return {"base_rate" if spec.task == "binary" else "mean": float(y.mean())}
+
+
+def group_facts(spec: DatasetSpec, y: pd.Series[Any], groups: pd.Series[str]) -> tuple[GroupFacts, ...]:
+    """Return the size of every group and a summary of its labels, the largest first."""
+    sizes = groups.groupby(groups).size().sort_values(ascending=False, kind="stable")
+    names = list(summarise(spec, y))
     return tuple(
-        GroupFacts(str(group), int(size), float(mean) if size >= SMALLEST_CELL else None)
-        for group, size, mean in table.itertuples()
+        GroupFacts(
+            str(group), size, summarise(spec, y[groups == group], names) if size >= SMALLEST_CELL else None
+        )
+        for group, size in sizes.items()
     )
 
 
 def format_groups(groups: Sequence[GroupFacts]) -> list[str]:
     """Return one aligned line of text per group.
 
-    >>> format_groups([GroupFacts("male", 690, 0.723)])
+    >>> format_groups([GroupFacts("male", 690, {"base_rate": 0.723})])
     ['  male      690 rows   72.3% with label 1']
     """
     width = max(len(each.group) for each in groups)
-    return [f"  {each.group:<{width}}  {each.rows:>7,} rows  {_rate(each)}" for each in groups]
+    return [f"  {each.group:<{width}}  {each.rows:>7,} rows  {_summary(each)}" for each in groups]
 
 
 # Keep hashes, DOIs and column names unbroken.
@@ -142,21 +165,35 @@ def _title(attribute: ProtectedAttribute, spec: DatasetSpec) -> str:
     return f"Protected attribute {attribute.name}{default} (from {', '.join(attribute.columns)}){described}"
 
 
-def _rate(facts: GroupFacts) -> str:
-    if facts.base_rate is None:
-        return f"rate suppressed: fewer than {SMALLEST_CELL} rows"
-    return f"{facts.base_rate:>6.1%} with label 1"
+def _summary(facts: GroupFacts) -> str:
+    if facts.labels is None:
+        return f"labels suppressed: fewer than {SMALLEST_CELL} rows"
+    if "base_rate" in facts.labels:
+        return f"{facts.labels['base_rate']:>6.1%} with label 1"
+    return _shares(facts.labels) if len(facts.labels) > 1 else f"mean {facts.labels['mean']:.1f}"
+
+
+def _shares(labels: dict[str, float]) -> str:
+    return ", ".join(f"{share:.1%} {name}" for name, share in labels.items())
+
+
+def _target(spec: DatasetSpec, labels: dict[str, float]) -> str:
+    """Return what the labels are, in words."""
+    if spec.task == "binary":
+        return f"1 means {spec.positive_means} ({labels['base_rate']:.1%} of the rows)"
+    return f"classes: {_shares(labels)}" if spec.task == "classes" else f"a number, mean {labels['mean']:.1f}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A table ready for a classifier.
+    """A table ready for an estimator.
 
     Attributes
     ----------
     name : name in the registry.
     X : the inputs: numbers, and text as categories.
-    y : the labels, 0 or 1, named after the target.
+    y : the labels, named after the target: 0 or 1, the names of classes, or numbers.
+    task : ``"binary"``, ``"classes"`` or ``"number"``.
     sensitive_features : the group name of each row: a Series, or a DataFrame if several attributes were
         requested.
     card : the card: facts to know before using the data.
@@ -171,9 +208,14 @@ class Dataset:
 
     name: str
     X: pd.DataFrame
-    y: pd.Series[int]
+    y: pd.Series[Any]
     sensitive_features: pd.Series[str] | pd.DataFrame
     card: DatasetCard
+
+    @property
+    def task(self) -> str:
+        """The kind of label."""
+        return self.card.spec.task
 
     @classmethod
     def from_frame(
@@ -227,7 +269,7 @@ class Dataset:
         lines = [
             f"Dataset {self.name!r}: {spec.title}",
             f"  X: {len(self.X):,} rows, {self.X.shape[1]} columns",
-            f"  y: {self.y.name!r}, 1 means {spec.positive_means} ({self.y.mean():.1%})",
+            f"  y: {self.y.name!r}, {_target(spec, self.card.labels)}",
         ]
         for _, column in pd.DataFrame(self.sensitive_features).items():
             parts = ", ".join(f"{group} ({count:,})" for group, count in column.value_counts().items())
@@ -244,9 +286,12 @@ def input_columns(spec: DatasetSpec, frame: pd.DataFrame) -> list[str]:
     return [column for column in frame.columns if column != spec.target]
 
 
-def labels(spec: DatasetSpec, frame: pd.DataFrame) -> pd.Series[int]:
-    """Return the target as 0 and 1; the declared positive value is 1."""
-    return (frame[spec.target] == spec.positive).astype("int64")
+def labels(spec: DatasetSpec, frame: pd.DataFrame) -> pd.Series[Any]:
+    """Return the target as 0 and 1 (the declared positive value is 1), as text, or as numbers."""
+    target = frame[spec.target]
+    if spec.task == "binary":
+        return (target == spec.positive).astype("int64")
+    return target.astype(str) if spec.task == "classes" else target.astype("float64")
 
 
 def group_names(attribute: ProtectedAttribute, frame: pd.DataFrame) -> pd.Series[str]:
@@ -293,6 +338,9 @@ def check_frame(spec: DatasetSpec, frame: object) -> pd.DataFrame:
 
 
 def _check_target(spec: DatasetSpec, target: pd.Series[Any]) -> None:
+    import numpy as np
+    import pandas as pd
+
     n_missing, n_values = int(target.isna().sum()), target.nunique()
     n_positive = int((target == spec.positive).sum())
     if n_missing:
@@ -300,9 +348,21 @@ def _check_target(spec: DatasetSpec, target: pd.Series[Any]) -> None:
             f"{n_missing:,} of {len(target):,} rows of dataset {spec.name!r} have no target "
             f"{spec.target!r}. Drop them in the loader."
         )
-    if n_values != 2 or n_positive == 0:
+    if spec.task == "number":
+        if not pd.api.types.is_numeric_dtype(target) or not np.isfinite(target).all() or n_values < 3:
+            raise ValueError(
+                f"The target {spec.target!r} ({target.dtype}) of dataset {spec.name!r} has {n_values} values "
+                f"in {len(target):,} rows. With task='number', it must have finite numbers, more than two."
+            )
+    elif spec.task == "classes" and n_values < 3:
+        raise ValueError(
+            f"The target {spec.target!r} of dataset {spec.name!r} has {n_values} values in {len(target):,} "
+            "rows. With task='classes', it must have more than two; of two, set `positive` instead."
+        )
+    elif spec.task == "binary" and (n_values != 2 or n_positive == 0):
         raise ValueError(
             f"The target {spec.target!r} ({target.dtype}) of dataset {spec.name!r} has {n_values} values in "
             f"{len(target):,} rows, and {n_positive:,} rows equal positive={spec.positive!r} "
-            f"({type(spec.positive).__name__}). It must have two values, one of them `positive`."
+            f"({type(spec.positive).__name__}). It must have two values, one of them `positive`; for other "
+            "targets, set `task`."
         )

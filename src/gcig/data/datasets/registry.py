@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MANIFEST = "manifest.json"  # of the shipped data files
-_NAMES = ("adult", "german", "compas", "compas-paper", "bank")
+_NAMES = (
+    *("adult", "german", "compas", "compas-paper", "bank"),
+    *("compas-risk", "adult-occupation", "adult-hours"),
+)
 # How a declaration says which rows are inside a group, given a column and a value.
 _CONDITIONS: dict[str, Callable[[pd.Series[Any], Any], pd.Series[bool]]] = {
     "equals": lambda column, value: column == value,
@@ -36,9 +39,13 @@ _CONDITIONS: dict[str, Callable[[pd.Series[Any], Any], pd.Series[bool]]] = {
 def _read_spec(name: str) -> DatasetSpec:
     declared = _read_toml(name)
     table = declared.pop("based_on", name)
-    if table != name:  # the same table with other inputs
+    if table != name:  # the same table with other inputs, or another target
         declared = _read_toml(table) | declared
-    declared["inputs"] += declared.pop("additional_inputs", [])
+    left_out = declared.pop("left_out_inputs", [])
+    inputs = [*declared["inputs"], *declared.pop("additional_inputs", [])]
+    declared["inputs"] = [column for column in inputs if column not in left_out]
+    if declared.get("task", "binary") != "binary":
+        del declared["positive"], declared["positive_means"]
     load = partial(read_shipped, table, declared.pop("codebook", {}))
     protected = tuple(map(_attribute, declared.pop("protected")))
     plain: dict[str, Any] = {
@@ -79,7 +86,7 @@ def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None
     texts = frame.select_dtypes(exclude="number").columns
     frame = frame.astype(dict.fromkeys(texts, "category"))
     for column, words in (codebook or {}).items():
-        frame[column] = frame[column].cat.rename_categories(words)
+        frame[column] = frame[column].map(words).astype("category")  # one word may stand for several codes
     return frame
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Names become parts of file names in results, so they contain only characters that are safe in paths.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+TASKS = ("binary", "classes", "number")
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class DatasetSpec:
     ----------
     name : lower-case letters, digits, ``.``, ``_`` and ``-``.
     load : function without arguments that returns a pandas DataFrame of inputs and target. It is called once.
-    target : the column to predict. It has two values.
-    positive : the value of the target that becomes 1; the other becomes 0.
+    target : the column to predict. It has two values, unless ``task`` says otherwise.
+    positive : the value of a target of two values that becomes 1; the other becomes 0.
     protected : the protected attributes to choose from.
     default : name of the attribute that is used if the user names none; the first one if empty.
     inputs : the columns to predict from; all but the target if None.
@@ -71,6 +72,7 @@ class DatasetSpec:
     sha256 : name of a raw file -> its SHA-256.
     traps : properties of the data that mislead analysts who do not know them.
     harms : known harms of using the data.
+    task : ``"binary"``; ``"classes"`` for a target of more than two values, or ``"number"``.
 
     Examples
     --------
@@ -102,6 +104,7 @@ class DatasetSpec:
     sha256: Mapping[str, str] = field(default_factory=dict)
     traps: tuple[str, ...] = ()
     harms: tuple[str, ...] = ()
+    task: str = "binary"
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -118,7 +121,11 @@ class DatasetSpec:
         for missing, words in (("default", names[0]), ("title", self.name)):
             if not getattr(self, missing):
                 object.__setattr__(self, missing, words)
-        if not self.positive_means:
+        if self.task not in TASKS:
+            raise ValueError(
+                f"task of dataset {self.name!r} is {self.task!r}: use one of {', '.join(TASKS)}."
+            )
+        if not self.positive_means and self.task == "binary":
             object.__setattr__(self, "positive_means", f"{self.target} is {self.positive}")
         self.attribute(self.default)
         if self.inputs is not None and self.target in self.inputs:
@@ -146,7 +153,17 @@ class DatasetSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain values for JSON."""
-        texts = ("name", "title", "target", "positive_means", "default", "source", "licence", "citation")
+        texts = (
+            "name",
+            "title",
+            "task",
+            "target",
+            "positive_means",
+            "default",
+            "source",
+            "licence",
+            "citation",
+        )
         return {
             **{name: getattr(self, name) for name in texts},
             "rows": self.rows,

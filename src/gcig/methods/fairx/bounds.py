@@ -16,8 +16,9 @@ _Z = 1.2816  # the normal quantile of 90 %
 def check_bounds(network: nn.Module, held_out: HeldOut, bounds: dict[str, float]) -> dict[str, Bound]:
     """Compare a network with bounds on the outcome gap and the reason gap; return the results by parameter.
 
-    The limit of the outcome gap adds the bootstrap's standard error, times a normal quantile, to the value. The
-    gap is the largest of several differences and therefore too large on average, so the limit is cautious.
+    The limit of the outcome gap adds the bootstrap's standard error, times a normal quantile, to the value.
+    The gap is the largest of several differences and therefore too large on average, so the limit is
+    cautious.
     """
     found, n = fair_limits(network, held_out, bounds), len(held_out.rows)
     for name, bound in bounds.items():

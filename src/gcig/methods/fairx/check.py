@@ -90,8 +90,16 @@ def check_network(
     if attribution.complete:
         spread = float(task.spread(outputs, rows.weights))
         table = explain_rows_apart(
-            network, rows, task, attribution, columns, spread,
-            people=_PEOPLE, references=_REFERENCES, legitimate=legitimate, seed=seed,
+            network,
+            rows,
+            task,
+            attribution,
+            columns,
+            spread,
+            people=_PEOPLE,
+            references=_REFERENCES,
+            legitimate=legitimate,
+            seed=seed,
         )
         gap = table.figures(rows.groups, n_groups, n_permutations=_PERMUTATIONS, seed=seed).gap
         reasons = _dependence("reason_gap", gap)
@@ -139,9 +147,7 @@ def _dependence(name: str, figure: Figure) -> Dependence:
     return Dependence(name, figure.value, figure.p, figure.chance, figure.detectable)
 
 
-def _outcomes(
-    outputs: Tensor, rows: Rows, task: Task, n_groups: int, outcome: str, seed: int
-) -> Dependence:
+def _outcomes(outputs: Tensor, rows: Rows, task: Task, n_groups: int, outcome: str, seed: int) -> Dependence:
     """Compare the outcome gap with those of groups permuted within the cells of the outcome."""
     cells, n_cells, cell_weight = task.outcome_cells(rows.labels, outcome)
     keys = np.argsort(hashed_keys(np.arange(len(rows)), seed + 1), kind="stable")[:_OUTCOME_ROWS]

@@ -1,4 +1,4 @@
-"""FairX: networks whose reasons do not depend on the group, under a budget of the plain network's predictions."""
+"""FairX: networks whose reasons do not depend on the group, within a budget of the plain network."""
 
 import math
 from copy import deepcopy
@@ -18,7 +18,7 @@ from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
 from gcig.core.references import REFERENCES, GroupBaselines, reference_kinds
-from gcig.core.task import KEEP_OUTCOMES, Task
+from gcig.core.task import KEEP_OUTCOMES, Binary, Task
 from gcig.data.encoding import TableEncoder
 from gcig.data.passthrough import PassThrough
 from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor
@@ -59,6 +59,7 @@ from gcig.training.objective import Objective
 if TYPE_CHECKING:
     from gcig.methods.fairx.path import TradeOff
 
+_KNOWS = 0.95  # of the loss of a constant: an untrained network may be a little better by luck
 _ALIKE = 0.995  # a model that decides this share of the rows alike is warned of
 
 
@@ -102,10 +103,10 @@ class FairX(Parametrised, _Fitted):
     .. math:: \frac{\mathrm{KL}(\text{plain} \,\|\, \text{student})}{\text{what the plain network knows}}
               + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}],
 
-    where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The reason
-    gap is how far a person's explanations relative to the groups' typical members with the same label lie
-    apart, in units of the spread of the score. Before training, one check says whether reasons and outcomes
-    depend on the group beyond chance; what does not is not repaired.
+    where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The
+    reason gap is how far a person's explanations relative to the groups' typical members with the same label
+    lie apart, in units of the spread of the score. Before training, one check says whether reasons and
+    outcomes depend on the group beyond chance; what does not is not repaired.
     """
 
     fitted_records: ClassVar[tuple[type, ...]] = (Bound, Check, Dependence)
@@ -130,8 +131,8 @@ class FairX(Parametrised, _Fitted):
     max_reason_gap: float | None = parameter(
         default=None,
         rule=BOUND,
-        doc="""A bound on the reason gap (relative to members, in units of the spread of the score). Up to twice
-        the budget is spent on it; `max_gap` comes first.""",
+        doc="""A bound on the reason gap (relative to members, in units of the spread of the score). Up to
+        twice the budget is spent on it; `max_gap` comes first.""",
     )
     min_columns: float = parameter(
         default=0.65,
@@ -160,8 +161,8 @@ class FairX(Parametrised, _Fitted):
     standards_weight: float = parameter(
         default=2.0,
         rule=NON_NEGATIVE,
-        doc="""Weight of the varying part of the reason gap, which is 0 if one standard is applied to everybody.
-        Without it, training on the gap can create different standards.""",
+        doc="""Weight of the varying part of the reason gap, which is 0 if one standard is applied to
+        everybody. Without it, training on the gap can create different standards.""",
     )
     references: str = parameter(
         default="both",
@@ -176,8 +177,8 @@ class FairX(Parametrised, _Fitted):
     attribution: Any = parameter(
         default="integrated_gradients",
         rule=Rule("the name of an attribution, or an object with the method attribute", _is_attribution),
-        doc="""How the score is divided among columns. Attributions that are not complete have no varying part,
-        and no check before training.""",
+        doc="""How the score is divided among columns. Attributions that are not complete have no varying
+        part, and no check before training.""",
     )
     teacher: Any = parameter(
         default=None,
@@ -236,7 +237,12 @@ class FairX(Parametrised, _Fitted):
         from gcig.methods.fairx.path import train_family  # which imports this module
 
         return train_family(
-            self, X, y, sensitive_features=sensitive_features, sample_weight=sample_weight, budgets=budgets,
+            self,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            budgets=budgets,
             max_gaps=max_gaps,
         )
 
@@ -270,9 +276,9 @@ class FairX(Parametrised, _Fitted):
 
     @property
     def changes_(self) -> pd.DataFrame:
-        """The effect of training on the held-out set: one row per measurement, before, after and the change."""
+        """The effect of training on the held-out set: one row per measurement: before, after, change."""
         check_is_fitted(self)
-        if self.diverged_:  # type: ignore[attr-defined]
+        if self.diverged_:
             raise InputError("the last fit diverged, and its changes were not measured. Fit again first.")
         before = self.given_ or self.plain_
         changes = pd.DataFrame({"before": before, "after": self.validation_}, index=list(before), dtype=float)
@@ -281,9 +287,9 @@ class FairX(Parametrised, _Fitted):
 
     def check_parameters(self) -> None:
         """Raise an `InputError` for invalid values, and for values that cannot be combined."""
-        super().check_parameters()  # type: ignore[misc]
+        super().check_parameters()
         for name in self._bound_values():
-            if not self.holds_out:  # type: ignore[attr-defined]
+            if not self.holds_out:
                 raise InputError(
                     "is checked on a held-out set, but these parameters hold out no rows. Set "
                     "early_stopping=True, or remove the bound.",
@@ -298,9 +304,9 @@ class FairX(Parametrised, _Fitted):
 
     def _make_encoder(self) -> TableEncoder | PassThrough:
         """Return the encoder; a given teacher needs bins, so that thresholds can be learned."""
-        if self.preprocessing == "table" and self.teacher is not None:  # type: ignore[attr-defined]
+        if self.preprocessing == "table" and self.teacher is not None:
             return TableEncoder(n_bins=BINS)
-        encoder: TableEncoder | PassThrough = super()._make_encoder()  # type: ignore[misc]
+        encoder: TableEncoder | PassThrough = super()._make_encoder()
         return encoder
 
     def _keep_plain_network(self, network: nn.Module) -> None:
@@ -357,8 +363,13 @@ class Fit:
         training, task = data.training, data.task
         legitimate = legitimate_columns(model, data)
         baselines = GroupBaselines.from_data(
-            training.inputs, training.labels, training.groups, task=task, n_groups=data.n_groups,
-            sample_weight=training.weights, legitimate=legitimate,
+            training.inputs,
+            training.labels,
+            training.groups,
+            task=task,
+            n_groups=data.n_groups,
+            sample_weight=training.weights,
+            legitimate=legitimate,
         )
         attribution = resolve_attribution(model.attribution)
         columns = column_matrix(data.blocks)
@@ -506,10 +517,10 @@ class Fit:
             warn_of_collapse(task, measured, model.plain_)
         elif model.changed_columns_:
             warn_of_columns(measured["columns"], model.plain_["columns"])
-        if task.key == "binary" and model.decides_alike_ and not model.collapsed_:
+        if isinstance(task, Binary) and model.decides_alike_ and not model.collapsed_:
             scores = all_outputs(network, self.held_out.rows.inputs)[:, 0]
             best = best_f1_threshold(torch.sigmoid(scores.double()).cpu(), self.held_out.rows.labels.cpu())
-            cut = torch.tensor(task.cut, dtype=torch.float64)  # type: ignore[attr-defined]
+            cut = torch.tensor(task.cut, dtype=torch.float64)
             warn_of_threshold(measured, float(torch.sigmoid(cut)), best)
         for bound in model.bounds_.values():
             if not bound.met:
@@ -517,13 +528,13 @@ class Fit:
 
 
 def _knows_labels(network: nn.Module, data: TrainingData) -> bool:
-    """Return whether a network predicts the training labels better than a constant."""
+    """Return whether a network predicts the training labels clearly better than a constant."""
     rows, task = data.training, data.task
     labels = rows.labels
     own = float(task.loss(all_outputs(network, rows.inputs), labels).mean())
     targets = _label_predictions(task, labels)
     constant = task.constant(targets).expand(len(rows), -1)
-    return own < float(task.loss(constant, labels).mean())
+    return own < _KNOWS * float(task.loss(constant, labels).mean())
 
 
 def _label_predictions(task: Task, labels: Tensor) -> Tensor:
@@ -561,15 +572,15 @@ def teacher_targets(model: Any, data: TrainingData) -> Tensor:
     classes = getattr(teacher, "classes_", None)
     if classes is not None and not np.array_equal(np.asarray(classes), model.classes_):
         raise InputError(
-            f"was trained on the classes {tuple(classes)}, but y has {tuple(model.classes_)}. Train it on the "
-            "same labels.",
+            f"was trained on the classes {tuple(classes)}, but y has {tuple(model.classes_)}. Train it on "
+            "the same labels.",
             argument="teacher",
         )
     if key == "classes":
         if not hasattr(teacher, "predict_proba"):
             raise InputError(
-                f"is a {type(teacher).__name__}, which gives no probabilities for several classes. Pass a model "
-                "with predict_proba.",
+                f"is a {type(teacher).__name__}, which gives no probabilities for several classes. Pass a "
+                "model with predict_proba.",
                 argument="teacher",
             )
         probabilities = np.asarray(teacher.predict_proba(table), dtype=np.float32)
@@ -577,8 +588,8 @@ def teacher_targets(model: Any, data: TrainingData) -> Tensor:
     adapted = adapt(teacher, table)
     if not adapted.probabilistic:
         raise InputError(
-            f"is a {type(teacher).__name__}, which gives no probabilities for the network to learn. Calibrate "
-            "it first, for example with sklearn.calibration.CalibratedClassifierCV.",
+            f"is a {type(teacher).__name__}, which gives no probabilities for the network to learn. "
+            "Calibrate it first, for example with sklearn.calibration.CalibratedClassifierCV.",
             argument="teacher",
         )
     scores = np.asarray(adapted.scores(table), dtype=np.float32).reshape(-1, 1)

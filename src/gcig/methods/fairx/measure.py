@@ -24,7 +24,7 @@ from gcig.metrics.trust import (
 from gcig.metrics.utility import utility
 from gcig.training.batches import Rows, all_outputs
 
-_PEOPLE, _REFERENCES = 100, 1600  # per label (bin), and per label and group
+_PEOPLE, _REFERENCES = 60, 800  # per label (bin), and per label and group
 _MEAN_ROWS, _IMPORTANCE_ROWS = 1024, 512
 _MEAN_STEPS = 8  # nodes of attributions relative to means
 
@@ -49,8 +49,8 @@ class HeldOut:
 def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], ReasonFigures]:
     """Return the measurements of a network, and the reason gap with its intervals.
 
-    The reason gap and its parts are relative to members: people and references are held-out rows, apart. GCIG,
-    effective columns and the size of reasons are relative to the means of the training rows.
+    The reason gap and its parts are relative to members: people and references are held-out rows, apart.
+    GCIG, effective columns and the size of reasons are relative to the means of the training rows.
     """
     rows, task = held_out.rows, held_out.task
     outputs = all_outputs(network, rows.inputs)
@@ -68,8 +68,15 @@ def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], Re
     if held_out.attribution.complete and spread > 0:
         with torch.enable_grad():
             table = explain_rows_apart(
-                network, rows, task, held_out.attribution, held_out.columns, spread,
-                people=_PEOPLE, references=_REFERENCES, legitimate=held_out.legitimate,
+                network,
+                rows,
+                task,
+                held_out.attribution,
+                held_out.columns,
+                spread,
+                people=_PEOPLE,
+                references=_REFERENCES,
+                legitimate=held_out.legitimate,
             )
         reasons = table.figures(rows.groups, held_out.n_groups, n_permutations=100)
     measured |= {
@@ -77,7 +84,9 @@ def measure(network: nn.Module, held_out: HeldOut) -> tuple[dict[str, float], Re
         "reason_gap_common": reasons.common.value,
         "reason_gap_varying": reasons.varying.value,
     }
-    return measured | _relative_to_means(network, held_out, spread) | _trust(network, held_out, outputs), reasons
+    return measured | _relative_to_means(network, held_out, spread) | _trust(
+        network, held_out, outputs
+    ), reasons
 
 
 def _relative_to_means(network: nn.Module, held_out: HeldOut, spread: float) -> dict[str, float]:
@@ -85,7 +94,7 @@ def _relative_to_means(network: nn.Module, held_out: HeldOut, spread: float) -> 
     rows, task, baselines = held_out.rows, held_out.task, held_out.baselines
     some = rows[:: max(1, len(rows) // _MEAN_ROWS)]
     score = Score.of(network, task, some.labels)
-    attribution = held_out.attribution
+    attribution: Attribution = held_out.attribution
     if isinstance(attribution, IntegratedGradients):
         attribution = IntegratedGradients(attribution.rule, max(_MEAN_STEPS, attribution.n_steps))
     with torch.enable_grad():

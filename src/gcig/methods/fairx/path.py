@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from gcig.methods.fairx.student import train_student
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.evaluation import evaluate
+from gcig.metrics.intervals import gap_limit
 from gcig.metrics.ranking import auc_difference
 from gcig.metrics.utility import MAIN
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
@@ -62,9 +62,7 @@ class TradeOff:
         """One row per model."""
         return pd.DataFrame([_row(number, model) for number, model in enumerate(self.models)])
 
-    def select(
-        self, *, max_gap: float | None = None, max_reason_gap: float | None = None
-    ) -> Any:
+    def select(self, *, max_gap: float | None = None, max_reason_gap: float | None = None) -> Any:
         """Return the model with the best utility on held-out rows within the bounds.
 
         Raises
@@ -72,8 +70,8 @@ class TradeOff:
         InputError
             If no model is within them; the message names the closest one.
         """
-        bounds = {"outcome_gap": max_gap, "reason_gap": max_reason_gap}
-        bounds = {name: bound for name, bound in bounds.items() if bound is not None}
+        limits = {"outcome_gap": max_gap, "reason_gap": max_reason_gap}
+        bounds = {name: bound for name, bound in limits.items() if bound is not None}
         if not bounds:
             raise InputError("select needs a bound: pass max_gap or max_reason_gap.")
         frame = self.frame[~self.frame["collapsed"]]
@@ -98,7 +96,9 @@ class TradeOff:
         return self._record
 
     def measure(self, X: Any, y: Any, *, sensitive_features: Any, **about: str) -> "TradeOff":
-        """Return the same models, whose page is measured on other rows, such as rows nothing was chosen on."""
+        """Return the same models, whose page is measured on other rows, such as rows nothing was chosen
+        on.
+        """
         measured = TradeOff(self.models, (X, y, sensitive_features), self._reference)
         measured._record = measure_family(self.models, measured._rows, self._reference, about)
         return measured
@@ -161,16 +161,14 @@ def train_family(
     """Train the family of an estimator; see `FairX.path`."""
     if not estimator.holds_out:
         raise InputError("path: a trade-off is measured on held-out rows. Set early_stopping=True.")
-    aims = [{"budget": float(each), "max_gap": None} for each in _checked(budgets, "budgets", NON_NEGATIVE)]
-    bounds = _checked(max_gaps, "max_gaps", POSITIVE)
-    if not aims and not bounds:
-        centre = estimator.budget or 0.03
-        aims = [{"budget": factor * centre, "max_gap": None} for factor in _FACTORS]
-    aims = sorted((each for each in aims if each["budget"] > 0), key=lambda each: float(each["budget"] or 0))
-    budget = estimator.budget or 0.03
-    aims += [{"budget": budget, "max_gap": float(each)} for each in sorted(bounds, reverse=True)]
+    listed, bounds = _checked(budgets, "budgets", NON_NEGATIVE), _checked(max_gaps, "max_gaps", POSITIVE)
+    centre = estimator.budget or 0.03
+    if not listed and not bounds:
+        listed = [factor * centre for factor in _FACTORS]
+    aims: list[dict[str, Any]] = [{"budget": each, "max_gap": None} for each in sorted({*listed} - {0.0})]
+    aims += [{"budget": centre, "max_gap": each} for each in sorted(bounds, reverse=True)]
     fitted = estimator.__sklearn_clone__().set_params(max_gap=None, warm_start=False)
-    trained: list[tuple[dict[str, float | None], Any]] = []
+    trained: list[tuple[Any, nn.Module]] = []
     parts: dict[str, Any] = {}
 
     def train_models(
@@ -213,14 +211,23 @@ def train_family(
         if getattr(fitted, "threshold", None) == "f1":
             model.threshold_ = model._choose_threshold(parts["kept"])
         models.append(model)
-    return TradeOff(models, *parts["kept"].tables(fitted, y, sensitive_features))
+    data = parts["kept"]
+    rows = _as_table(fitted, data.held_out_table, data.validation)
+    return TradeOff(models, rows, _as_table(fitted, data.table, data.training))
+
+
+def _as_table(model: Any, table: pd.DataFrame, rows: Any) -> tuple[Any, Any, Any]:
+    """Return rows as inputs, labels and groups of the user."""
+    labels, groups = rows.labels.cpu().numpy(), np.asarray(model.groups_, dtype=object)
+    y = model.classes_[labels] if hasattr(model, "classes_") else labels
+    return table, y, groups[rows.groups.cpu().numpy()]
 
 
 def _checked(values: Any, name: str, rule: Any) -> list[float]:
     listed = [] if values is None else list(values)
     for value in listed:
         rule.check(name, value)
-    return listed
+    return [float(value) for value in listed]
 
 
 def measure_family(
@@ -236,9 +243,7 @@ def measure_family(
     scores, decisions, points = [], [], []
     labels = models[0].check_labels(y, n_rows=len(X)).codes
     for number, model in enumerate(models):
-        evaluation = evaluate(
-            model, X, y, sensitive_features=groups, reference=reference, n_bootstrap=200
-        )
+        evaluation = evaluate(model, X, y, sensitive_features=groups, reference=reference, n_bootstrap=200)
         probabilities = model.predict_proba(X)[:, 1]
         scores.append(probabilities)
         decisions.append(probabilities >= model.threshold_)
@@ -248,8 +253,8 @@ def measure_family(
                 weights={"budget": float(model.budget)},
                 evaluation=evaluation,
                 gap=evaluation.eo_gap,
-                gap_limit=evaluation.eo_gap_high,
-                gcig_limit=evaluation.gcig_high,
+                gap_limit=gap_limit(*_counts(decisions[-1], labels, np.asarray(groups).astype(str))),
+                gcig_limit=_limit(evaluation.gcig, evaluation.gcig_high),
                 auc_lost=auc_difference(labels, scores[0], scores[-1]),
                 gained=float(np.mean(decisions[-1] & ~decisions[0])),
                 lost=float(np.mean(~decisions[-1] & decisions[0])),
@@ -263,3 +268,16 @@ def measure_family(
         fair_limit=points[0].evaluation.eo_noise_floor,
         about=dict(about or {}),
     )
+
+
+def _counts(decided: Any, labels: Any, groups: Any) -> tuple[Any, Any]:
+    """Return the rows that are decided for and all rows, (labels, groups)."""
+    cells = [[(labels == label) & (groups == group) for group in np.unique(groups)] for label in (0, 1)]
+    selected = [[np.count_nonzero(decided & own) for own in of_label] for of_label in cells]
+    sizes = [[np.count_nonzero(own) for own in of_label] for of_label in cells]
+    return np.array(selected, dtype=float), np.array(sizes, dtype=float)
+
+
+def _limit(value: float, high: float) -> float:
+    """Return an upper 90 % limit from the end of a 95 % interval."""
+    return value + 1.2816 / 1.96 * (high - value)

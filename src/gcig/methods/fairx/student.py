@@ -6,9 +6,9 @@ r"""The student: the least unfair network whose predictions stay within a budget
     + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}]
 
 What the teacher knows is the divergence of predicting the same for everyone, so every weight is a pure number
-and one budget serves a logit, ten classes and a salary. :math:`\lambda` rises while the divergence on training
-rows is below the budget, and falls while it is above. There is one multiplier per limit: the budget, the
-effective number of columns, and a bound on the outcome gap, which is driven by decisions.
+and one budget serves a logit, ten classes and a salary. :math:`\lambda` rises while the divergence on
+training rows is below the budget, and falls while it is above. There is one multiplier per limit: the
+budget, the effective number of columns, and a bound on the outcome gap, which is driven by decisions.
 """
 
 import math
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution
+from gcig.core.attribution import Attribution, IntegratedGradients
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
 from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
@@ -77,7 +77,7 @@ class Setting:
     weight_decay: float
     progress: bool = False
     customise: Callable[[Objective], Objective] = field(default=lambda objective: objective)
-    tuning: Tuning = TUNING
+    tuning: Tuning = field(default_factory=lambda: TUNING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +98,22 @@ def knowledge(task: Task, outputs: Tensor, weights: Tensor | None = None) -> Ten
 
 
 def train_student(
-    teacher: nn.Module, setting: Setting, aims: Aims, generator: torch.Generator, start: nn.Module | None = None
+    teacher: nn.Module,
+    setting: Setting,
+    aims: Aims,
+    generator: torch.Generator,
+    start: nn.Module | None = None,
 ) -> Student:
     """Train a student of a teacher, which starts at its weights, or at those of another student."""
     rows, task, tuning = setting.rows, setting.task, setting.tuning
     device = rows.inputs.device
     generator = generator_on(device, generator)
     kinds = _kinds(setting)
+    attribution = setting.attribution
+    if isinstance(attribution, IntegratedGradients):
+        attribution = replace(attribution, n_steps=tuning.nodes)
     explaining = Explaining(
-        setting.baselines, kinds, setting.attribution, setting.columns, tuning.explained, generator
+        setting.baselines, kinds, attribution, setting.columns, tuning.explained, generator
     )
     batches = StudentBatches(
         teacher,

@@ -12,6 +12,7 @@ class Tuning:
     min_steps: int = 1500  # ... but at least and at most so many steps, with max_epochs=40
     max_steps: int = 4000
     explained: int = 16  # rows of a mini-batch that are explained
+    nodes: int = 1  # of each path in training: the midpoint; measuring takes more
     members: int = 16  # of each group that a row is explained relative to
     between: float = 1.0  # points between rows and references, relative to training rows
     exchanged: float = 0.1  # copies with other protected columns, relative to training rows

@@ -97,11 +97,14 @@ def warn_of_collapse(task: Task, measured: Mapping[str, float], plain: Mapping[s
     """Warn that a model knows next to nothing, with the likely cause and a remedy."""
     name = "r2" if task.key == "number" else "auc"
     shown = _NAMES[name]
-    cause = "The plain network is no better: the columns say little about y, so nothing was repaired."
-    if not has_collapsed(task, plain):
+    cause = "The weights of its fairness terms are too high for these data, or it was trained too briefly."
+    if plain and has_collapsed(task, plain):
+        cause = "The plain network is no better: the columns say little about y, so nothing was repaired."
+    elif plain:
         cause = f"The plain network has {shown} {plain[name]:.3f}: lower the budget, or loosen the bounds."
     warn_caller(
-        f"the model collapsed: it predicts hardly better than a constant ({shown} {measured[name]:.3f}). {cause}",
+        f"the model collapsed: it predicts hardly better than a constant ({shown} {measured[name]:.3f}). "
+        f"{cause}",
         CollapseWarning,
     )
 
@@ -138,8 +141,8 @@ def warn_of_bound(bound: Bound, task: Task, measured: Mapping[str, float], budge
     )
     if bound.value > bound.bound:
         message = (
-            f"{bound.name}={bound.bound:g} was not met: {figures}. Loosen the bound, raise budget={budget:g}, "
-            "or train for more epochs."
+            f"{bound.name}={bound.bound:g} was not met: {figures}. Loosen the bound, raise "
+            f"budget={budget:g}, or train for more epochs."
         )
     else:
         message = (
@@ -154,9 +157,10 @@ def warn_of_unshowable(bound: Bound) -> None:
     if not bound.can_be_shown:
         warn_caller(
             BoundWarning(
-                f"{bound.name}={bound.bound:g} is below what {bound.n_rows:,} held-out rows can show: even an "
-                f"exactly fair model would have an upper 90 % confidence limit of about "
-                f"{bound.fair_limit:.3f}. Provide more rows, a larger validation_fraction, or a looser bound.",
+                f"{bound.name}={bound.bound:g} is below what {bound.n_rows:,} held-out rows can show: even "
+                f"an exactly fair model would have an upper 90 % confidence limit of about "
+                f"{bound.fair_limit:.3f}. Provide more rows, a larger validation_fraction, or a looser "
+                "bound.",
                 bound,
             )
         )
@@ -169,8 +173,8 @@ def warn_of_budget(used: float, interval: tuple[float, float]) -> None:
             BoundWarning(
                 f"the student's predictions on held-out rows are further from the plain network's than the "
                 f"budget allows: {used:.2f} times the budget (95 % interval {interval[0]:.2f} to "
-                f"{interval[1]:.2f}). This is the price of a bound, or training rows say too little about new "
-                "ones: loosen the bound, lower the budget, or provide more rows."
+                f"{interval[1]:.2f}). This is the price of a bound, or training rows say too little about "
+                "new ones: loosen the bound, lower the budget, or provide more rows."
             )
         )
 
@@ -206,8 +210,8 @@ def warn_of_attribute(plain: Mapping[str, float], trained: Mapping[str, float], 
     if trained["attribute_effect"] - plain["attribute_effect"] > max(EFFECT_TOLERANCE, 2 / n_rows):
         warn_caller(
             "decisions depend more on the protected attribute than those of the plain network (share that "
-            f"changes with it: {_pair(plain, trained, 'attribute_effect', '.1%')}). Part of the fairness comes "
-            "from treating the groups differently. Drop the attribute's columns, or lower the budget.",
+            f"changes with it: {_pair(plain, trained, 'attribute_effect', '.1%')}). Part of the fairness "
+            "comes from treating the groups differently. Drop the attribute's columns, or lower the budget.",
             ReasonsWarning,
         )
 

@@ -220,12 +220,10 @@ class Scale:
     high: float
     start: float
     stop: float
-    log: bool = False
 
     def __call__(self, value: float) -> float:
         """Return the position of a value."""
-        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, max(value, self.low)))
-        share = 0.5 if high == low else (at - low) / (high - low)
+        share = 0.5 if self.high == self.low else (value - self.low) / (self.high - self.low)
         return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
 
 
@@ -247,7 +245,6 @@ def scale_for(
     include: Iterable[float] = (),
     margin: float = 0.06,
     span: float = 0.0,
-    log: bool = False,
 ) -> Scale:
     """Return a scale that fits the finite values; [0, 1] if there are none.
 
@@ -255,10 +252,6 @@ def scale_for(
     scale covers at least ``span``, so that small differences look small.
     """
     seen, kept = finite(values), finite(include)
-    if log:
-        positive = [max(v, 1 / _LARGEST) for v in seen + kept if v > 0] or [1.0]
-        low, high = min(positive), max(positive)
-        return Scale(low / 1.15, high * 1.15, start, stop, log=True)
     if not seen + kept:
         return Scale(0.0, 1.0, start, stop)
     low, high = min(seen + kept), max(seen + kept)
@@ -274,13 +267,6 @@ def ticks(scale: Scale) -> list[float]:
     >>> ticks(Scale(0, 1, 0, 100))
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
-    if scale.log:
-        powers = range(math.floor(math.log10(scale.low)) - 1, math.ceil(math.log10(scale.high)) + 1)
-        marks = [m * 10.0**k for k in powers for m in (1, 2, 5)]
-        inside = [v for v in marks if scale.low <= v <= scale.high]
-        if len(inside) <= _TICKS + 2:
-            return inside
-        return [v for v in inside if f"{v:e}"[0] == "1"] or inside[:_TICKS]
     span = scale.high - scale.low
     if not span > 1e-12 * max(abs(scale.low), abs(scale.high), 1 / _LARGEST):
         return [scale.low]

@@ -317,10 +317,10 @@ def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one curve with a band (``low`` to ``high``), or of a scatter plot if they are not ``joined``.
+    """Points of one curve with a band (``low`` to ``high``).
 
     A point with NaN is not drawn and breaks the line and the band; ``breaks`` has the positions of points
-    that are not connected with the one before. ``hollow`` flags points such as collapsed models.
+    that are not connected with the one before.
     """
 
     name: str
@@ -328,12 +328,10 @@ class Series:
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    hollow: Sequence[bool] = ()
-    joined: bool = True
     breaks: Collection[int] = ()
 
     def __post_init__(self) -> None:
-        for field in ("y", "low", "high", "hollow"):
+        for field in ("y", "low", "high"):
             found = len(getattr(self, field))
             if found != len(self.x) and (found or field == "y"):
                 raise ValueError(f"Series: {field} has {found} values, but x has {len(self.x)}.")
@@ -345,27 +343,22 @@ def lines(
     title: str,
     x_label: str,
     y_label: str,
-    log_x: bool = False,
-    fit: tuple[float, float] | None = None,
     whole_x: bool = False,
 ) -> Markup:
-    """Draw curves with bands and marks.
+    """Draw curves with bands and marks; ``whole_x`` restricts the ticks of x to whole numbers.
 
-    ``fit`` is the intercept and slope of a line through all points, which is not drawn on a logarithmic axis;
-    ``whole_x`` restricts the ticks of x to whole numbers.
-
-    >>> curve = Series("FairX", x=[0.1, 1, 10], y=[0.9, 0.89, 0.7], hollow=[False, False, True])
-    >>> lines([curve], title="AUC", x_label="weight", y_label="AUC", log_x=True).startswith("<svg")
+    >>> curve = Series("FairX", x=[1, 2, 3], y=[0.9, 0.89, 0.7])
+    >>> lines([curve], title="AUC", x_label="audit", y_label="AUC").startswith("<svg")
     True
     """
-    places = _drawn(series, log_x)
+    places = _drawn(series)
     if not places:
         return svg.empty_chart(title)
     names = [s.name for s in series]
     marks = svg.Marks(names if names != [y_label] else [])  # the axis has this name already
     top = marks.height + 34  # below the name of the axis, the first value needs half a line
     bottom = top + _CURVES
-    x = svg.scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, log=log_x, margin=0.02)
+    x = svg.scale_for((a for a, _ in places), _LEFT + 8, _RIGHT - 8, margin=0.02)
     y = svg.scale_for((v for s in series for v in (*s.y, *s.low, *s.high)), bottom, top)
     descriptions = [
         f"{s.name}: " + ", ".join(f"({number(a)}, {number(b)})" for a, b in _pairs(s)) for s in series
@@ -377,7 +370,6 @@ def lines(
         svg.x_axis(x, top, bottom, x_label, whole=whole_x),
         svg.y_axis(y, _LEFT, _RIGHT),
         *(_band(s, k, x, y) for k, s in enumerate(series)),
-        _fitted_line(fit, x, y) if not log_x else svg.NOTHING,
         *(_curve(s, k, x, y) for k, s in enumerate(series)),
         title=title,
         description="; ".join(descriptions)
@@ -390,16 +382,16 @@ def _pairs(series: Series) -> list[tuple[float, float]]:
     return list(zip(series.x, series.y, strict=True))
 
 
-def _drawn(series: Sequence[Series], log_x: bool) -> list[tuple[float, float]]:
+def _drawn(series: Sequence[Series]) -> list[tuple[float, float]]:
     points = [pair for s in series for pair in _pairs(s)]
-    return [(a, b) for a, b in points if math.isfinite(a + b) and (a > 0 or not log_x)]
+    return [(a, b) for a, b in points if math.isfinite(a + b)]
 
 
-def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[int]]:
+def _runs(series: Series, *fields: Sequence[float]) -> list[list[int]]:
     """Return the positions of the points that are defined in all fields, one list per connected part."""
     runs: list[list[int]] = []
     for i, values in enumerate(zip(series.x, *fields, strict=True)):
-        if not math.isfinite(sum(values)) or (log_x and values[0] <= 0):
+        if not math.isfinite(sum(values)):
             continue
         if runs and runs[-1][-1] == i - 1 and i not in series.breaks:
             runs[-1].append(i)
@@ -409,13 +401,12 @@ def _runs(series: Series, log_x: bool, *fields: Sequence[float]) -> list[list[in
 
 
 def _curve(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
-    runs, marks = _runs(series, x.log, series.y), []
+    runs, marks = _runs(series, series.y), []
     for i in (i for run in runs for i in run):
         a, b = series.x[i], series.y[i]
-        hollow = bool(series.hollow) and bool(series.hollow[i])
         tooltip = f"{series.name}: {number(a)}, {number(b)}"
-        marks.append(svg.marker(index, x(a), y(b), hollow=hollow, size=4.0, label=tooltip))
-    if not runs or not series.joined:
+        marks.append(svg.marker(index, x(a), y(b), size=4.0, label=tooltip))
+    if not runs:
         return svg.join(*marks)
     points = [[(x(series.x[i]), y(series.y[i])) for i in run] for run in runs]
     return svg.join(svg.curve(index, *points), *marks)
@@ -425,7 +416,7 @@ def _band(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
     if not series.low or not series.high:
         return svg.NOTHING
     parts = []
-    for run in _runs(series, x.log, series.low, series.high):
+    for run in _runs(series, series.low, series.high):
         kept = [(x(series.x[i]), y(series.low[i]), y(series.high[i])) for i in run]
         if len(kept) == 1:  # the interval of a single point
             ((at, low, high),) = kept
@@ -435,20 +426,3 @@ def _band(series: Series, index: int, x: svg.Scale, y: svg.Scale) -> Markup:
         points = " ".join(f"{a:.2f},{b:.2f}" for a, b in outline)
         parts.append(svg.element("polygon", points=points, fill="currentColor", opacity=0.14))
     return svg.group(index, *parts) if parts else svg.NOTHING
-
-
-def _fitted_line(fit: tuple[float, float] | None, x: svg.Scale, y: svg.Scale) -> Markup:
-    """Draw the part of the line that is inside the panel."""
-    if fit is None or not math.isfinite(fit[0] + fit[1]):
-        return svg.NOTHING
-    intercept, slope = fit
-    low, high = x.low, x.high
-    if slope:
-        crossings = sorted(((y.low - intercept) / slope, (y.high - intercept) / slope))
-        low, high = max(low, crossings[0]), min(high, crossings[1])
-    elif not y.low <= intercept <= y.high:
-        return svg.NOTHING
-    if low >= high:
-        return svg.NOTHING
-    ends = {"x1": x(low), "y1": y(intercept + slope * low), "x2": x(high), "y2": y(intercept + slope * high)}
-    return svg.element("line", **ends, class_="axis", stroke_width=1.6)
