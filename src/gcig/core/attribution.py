@@ -259,18 +259,11 @@ RULES: dict[str, Callable[[int], Quadrature]] = {
 }
 
 
-def _shapley() -> Attribution:
-    from gcig.core.shapley import Shapley  # which needs `Score`
-
-    return Shapley()
-
-
 ATTRIBUTIONS: Registry[Callable[[], Attribution]] = Registry(
     "attribution",
     {
         "integrated_gradients": IntegratedGradients,
         "gradient_times_input": GradientTimesInput,
-        "shapley": _shapley,
     },
     lambda _, found: found,
 )

@@ -16,7 +16,7 @@ is nearly all of the error. Who is chosen depends on the rows' keys and a seed a
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -74,7 +74,8 @@ class ReasonFigures:
     gap: Figure = Figure()
     common: Figure = Figure()
     varying: Figure = Figure()
-    replicates: Tensor | None = None  # (2 x blocks, 3) squares without a tenth of the references, of the people
+    # (2 x blocks, 3): squares without each tenth of the references, then of the people
+    replicates: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -229,13 +229,15 @@ class Shapley:
     blocks: tuple[int, ...] | None = None
     seed: int = 0
 
-    @torch.no_grad()
     def attribute(
         self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
     ) -> Tensor:
         """Return the values (references, n, columns) of rows (n, columns)."""
-        if create_graph:
-            raise ValueError("Shapley values of a black box have no gradients: train with another attribution")
+        with torch.set_grad_enabled(create_graph):
+            flat = rows.detach().flatten(1), references.detach().flatten(2)
+            return self._attribute(score, rows.shape[1:], *flat).view_as(references)
+
+    def _attribute(self, score: Score, shape: torch.Size, rows: Tensor, references: Tensor) -> Tensor:
         blocks = torch.arange(rows.shape[1]) if self.blocks is None else torch.tensor(self.blocks)
         _, blocks = torch.unique(blocks, return_inverse=True)
         count = int(blocks.max()) + 1
@@ -246,26 +248,30 @@ class Shapley:
         values = references.new_zeros(references.shape)
         points = references.clone()
         with evaluating(score.module):
-            before = _scores(score, points, torch.ones_like(points[..., 0], dtype=torch.bool), None)
+            before = _scores(score, shape, points, torch.ones_like(points[..., 0], dtype=torch.bool), None)
             for place in range(count):
                 own = orders[:, place]
                 taken = blocks == own.unsqueeze(1)  # (references, columns)
                 following = torch.where(taken.unsqueeze(1), rows, points)
                 # A column in which row and reference agree changes nothing, and is not evaluated.
                 changed = (following != points).any(-1)
-                after = _scores(score, following, changed, before)
+                after = _scores(score, shape, following, changed, before)
                 index = first[own].view(-1, 1, 1).expand(-1, len(rows), 1)
-                values.scatter_(2, index, (after - before).unsqueeze(-1).to(values.dtype))
+                values = values.scatter(2, index, (after - before).unsqueeze(-1).to(values.dtype))
                 points, before = following, after
         return values
 
 
-def _scores(score: Score, points: Tensor, chosen: Tensor, otherwise: Tensor | None) -> Tensor:
+def _scores(
+    score: Score, shape: torch.Size, points: Tensor, chosen: Tensor, otherwise: Tensor | None
+) -> Tensor:
     """Return the scores (m, n) of the chosen points (m, n, columns), and the other values elsewhere."""
     contrast = score.contrast.unsqueeze(0).expand(len(points), -1, -1)[chosen]
     some = points[chosen]
     if len(some):
-        parts = [as_outputs(score.module(part), len(part)) for part in some.split(MAX_POINTS)]
+        parts = [
+            as_outputs(score.module(part.unflatten(1, shape)), len(part)) for part in some.split(MAX_POINTS)
+        ]
         outputs = torch.cat(parts)
         found = (outputs * contrast.to(outputs)).sum(-1)
     else:
