@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gcig._arguments import check_argument, is_count, is_number
+from gcig._arguments import check_argument, is_count, is_flag, is_number
 from gcig._arrays import Floats, Rows
 from gcig._tables import level_name, listed, to_frame
 from gcig._validation import (
@@ -45,6 +45,9 @@ class MeasureOptions:
         ``"shapley"`` serves any two models that are to be compared.
     definition : Definition, optional
         The choices behind ``gcig``.
+    robustness : bool
+        Whether to add the reason gap by other attributions and relative to means: does the conclusion depend
+        on the choice?
     legitimate : list of str, optional
         Columns in which every group gets the same reference, so that differences in them never count.
     task : {"auto", "binary", "classes", "number"}
@@ -65,6 +68,7 @@ class MeasureOptions:
     measures: Any = "default"
     attribution: str = "auto"
     definition: Definition | None = None
+    robustness: bool = False
     legitimate: Any = None
     task: str = "auto"
     threshold: float | None = None
@@ -98,6 +102,7 @@ _ACCEPTED: dict[str, tuple[str, Any]] = {
         "None or a gcig.Definition",
         lambda value: value is None or isinstance(value, Definition),
     ),
+    "robustness": ("True or False", is_flag),
     "min_cell": ("an integer from 0 to 2**31 - 1", is_count),
     "missing_groups": (f"one of {list(MISSING_GROUPS)}", MISSING_GROUPS.__contains__),
     "n_bootstrap": ("an integer from 0 to 100,000", partial(is_count, below=100_001)),

@@ -79,10 +79,12 @@ class Measure:
     better : {"lower", "higher", ""}
     digits : int
         Digits after the point.
-    sets : tuple of {"default", "procedural"}
+    sets : tuple of {"default", "procedural", "robustness"}
         Which sets of measures it belongs to; ``"all"`` has every one.
     per_group : bool
         Whether `compute` returns one number per group, with the groups in the last dimension.
+    cell : int, optional
+        The label whose rows a figure per group is about: it is suppressed if there are few.
     labels : {"needed", "conditioned", "unused"}
         Without labels a measure that needs them is left out; one that compares people with the same label is
         conditioned on the model's own decisions instead, and its name ends in ``_decisions``.
@@ -103,6 +105,7 @@ class Measure:
     digits: int = 3
     sets: tuple[str, ...] = ("default",)
     per_group: bool = False
+    cell: int | None = None
     labels: Literal["needed", "conditioned", "unused"] = "conditioned"
     undefined: str = ""
 
@@ -155,17 +158,21 @@ def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
     MEASURES.add(_check("measure", measure).name, measure, overwrite=overwrite)
 
 
-def select_measures(chosen: "str | Iterable[str]", task: str) -> tuple[Measure, ...]:
-    """Return the measures of a set (``"default"``, ``"procedural"``, ``"all"``) or of a list of names."""
+def select_measures(
+    chosen: "str | Iterable[str]", task: str, *, robustness: bool = False
+) -> tuple[Measure, ...]:
+    """Return the measures of a set (``"default"``, ``"procedural"``, ``"all"``) or of a list of names.
+
+    ``robustness`` adds those of the set of this name.
+    """
     load_measures()
     if isinstance(chosen, str):
         if chosen not in ("default", "procedural", "all"):
             raise InputError(
                 f"is {chosen!r}: pass 'default', 'procedural', 'all' or a list of names.", argument="measures"
             )
-        found = [each for each in MEASURES.values() if chosen == "all" or chosen in each.sets]
-        if chosen == "procedural":
-            found += [each for each in MEASURES.values() if "default" in each.sets and each not in found]
+        sets = {"default", chosen} | ({"robustness"} if robustness else set())
+        found = [each for each in MEASURES.values() if chosen == "all" or sets & set(each.sets)]
         return tuple(each for each in found if task in each.tasks)
     names = list(chosen)
     if unknown := [name for name in names if name not in MEASURES]:

@@ -238,14 +238,14 @@ def group_selection_rate(counts: Counts) -> Floats:
 
 
 @measure("counts", "True positive rate", "Share decided positive among the positive rows.",
-         **_per_group(tasks=_BINARY, labels="needed"))  # fmt: skip
+         **_per_group(cell=1, tasks=_BINARY, labels="needed"))  # fmt: skip
 def tpr(counts: Counts) -> Floats:
     """Return the true positive rate of each group."""
     return np.asarray(counts.rates[..., 1, :, 0])
 
 
 @measure("counts", "False positive rate", "Share decided positive among the negative rows.",
-         **_per_group(tasks=_BINARY, labels="needed"))  # fmt: skip
+         **_per_group(cell=0, tasks=_BINARY, labels="needed"))  # fmt: skip
 def fpr(counts: Counts) -> Floats:
     """Return the false positive rate of each group."""
     return np.asarray(counts.rates[..., 0, :, 0])

@@ -57,11 +57,11 @@ class Partial:
     def __radd__(self, other: object) -> "Partial":
         return self if other == 0 else NotImplemented  # the start of `sum`
 
-    def result(self) -> "Evaluation":
-        """Return the evaluation of the rows."""
+    def result(self, *, suppress: bool = False) -> "Evaluation":
+        """Return the evaluation of the rows; `suppress` hides figures of groups with few rows."""
         from gcig.metrics.result import evaluate_partial  # which imports this module
 
-        return evaluate_partial(self)
+        return evaluate_partial(self, suppress=suppress)
 
     def to_bytes(self) -> bytes:
         """Return the sums and samples as bytes, which `Plan.read` reads: arrays only, no pickle."""

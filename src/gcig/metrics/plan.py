@@ -19,7 +19,7 @@ from gcig._arrays import Codes, Floats, Rows
 from gcig._validation import Groups, InputError
 from gcig.adapters import AdaptedModel, adapt
 from gcig.adapters.base import DifferentiableModel
-from gcig.adapters.explainers import to_tensor
+from gcig.adapters.tensors import to_tensor
 from gcig.core.attribution import (
     ATTRIBUTIONS,
     Attribution,
@@ -487,7 +487,7 @@ def make_plan(
         groups=groups,
         attributes=_attributes(rows, names),
         options=options,
-        measures=select_measures(options.measures, task.key),
+        measures=select_measures(options.measures, task.key, robustness=options.robustness),
         columns=columns,
         attribution=attribution,
         attribution_name=name,

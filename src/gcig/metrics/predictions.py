@@ -400,11 +400,6 @@ def evaluate_arrays(
 class PredictionsOnly(AdaptedModel):
     """Predictions in place of a model: nothing can be explained."""
 
-    @property
-    def explainer(self) -> Any:
-        """There is none."""
-        raise NotImplementedError
-
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
         """There are no rows."""
         raise NotImplementedError

@@ -1,6 +1,7 @@
 """Measures of reasons: how far explanations depend on the group that a person is compared with."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from gcig._arrays import Floats
 from gcig.core.gcig import disparity, normalise
 from gcig.core.references import Means, ReferenceRows
+from gcig.core.shapley import Shapley
 from gcig.metrics.measure import Estimate, measure
 from gcig.metrics.rates import quotient
 from gcig.metrics.relative_to_means import MeanSums
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from gcig.metrics.result import Measured
 
 _CHANCE_ROWS, _CHANCE_DRAWS = 256, 40
+_SHAPLEY_PEOPLE = 40
 _NORMAL_95 = 1.645
 
 
@@ -231,7 +234,7 @@ reason_gap_means, reason_gap_means_common, reason_gap_means_varying = (
     measure(
         "means", f"Reason gap relative to means{part.replace('_', ', ')}",
         _MEANS_SENTENCE.format(part=part.replace("_", ", ") + (" part" if part else "")),
-        **_reasons(sets=("procedural",), name=f"reason_gap_means{part}"),
+        **_reasons(sets=("procedural", "robustness"), name=f"reason_gap_means{part}"),
     )(_relative_to_means(place))
     for part, place in _PARTS
 )  # fmt: skip
@@ -263,3 +266,23 @@ def mean_attributions(view: TableView) -> float:
         total += share * float((centre[first] - centre[second]).abs().sum(-1).mean())
         mass += share
     return total / mass if mass else math.nan
+
+
+@measure(
+    "model", "Reason gap by Shapley values",
+    "The reason gap if columns are attributed by Shapley values: if it leads to another conclusion, the "
+    "conclusion depends on the attribution.",
+    **_reasons(sets=("robustness",)),
+)  # fmt: skip
+def reason_gap_shapley(measured: "Measured") -> Estimate:
+    """Return the reason gap by Shapley values of the same people and references."""
+    plan, view = measured.plan, measured.view
+    if view is None or plan.attribution_name == "shapley":
+        return Estimate() if view is None else view.reason("gap")
+    whole = measured.view_of or measured
+    blocks = tuple(np.asarray(plan.columns.input_blocks).tolist())
+    people, of_people, references, of_references = whole.chosen
+    table = whole.explain(
+        Shapley(blocks, plan.options.seed), people, [own[:_SHAPLEY_PEOPLE] for own in of_people], references, of_references
+    )
+    return replace(view, table=table, fixed=None).reason("gap")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gcig._arrays import Floats
 from gcig.core.attribution import Attribution, IntegratedGradients, Score
 from gcig.core.definition import Definition
-from gcig.core.gcig import column_disparity, disparity, normalise, vector_norm
+from gcig.core.gcig import column_disparity, defined_rows, disparity, normalise, vector_norm
 from gcig.core.task import Task
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.rates import quotient
@@ -226,3 +226,21 @@ class MeanSums:
         kept = [part for part in range(N_PARTS) if part != leave_out]
         names = ("rows", "contributions", "shares", "deviations")
         return replace(self, **{name: getattr(self, name)[kept].sum(axis=0) for name in names})
+
+
+def compare_rows(values: Tensor, definition: Definition) -> tuple[Tensor, Tensor]:
+    """Return the disparity (n,) of attributions (groups, n, columns), and each column's share of it.
+
+    Both are NaN for a row whose attributions vanish or are undefined.
+    """
+    known = torch.isfinite(values).all(-1).all(0)
+    spread = torch.full((values.shape[1],), torch.nan, dtype=values.dtype)
+    shares = torch.full(values.shape[1:], torch.nan, dtype=values.dtype)
+    if known.any():
+        own = values[:, known]
+        apart = disparity(own, norm=definition.norm, eps=definition.eps)
+        squares = column_disparity(own, norm=definition.norm, eps=definition.eps).square()
+        defined = defined_rows(vector_norm(own, "l1"))
+        spread[known] = torch.where(defined, apart, torch.nan)
+        shares[known] = torch.where(defined.unsqueeze(1), squares / apart.square().unsqueeze(1), torch.nan)
+    return spread, shares

@@ -334,18 +334,21 @@ def _within(estimate: Estimate, measure: Measure) -> Estimate:
     return replace(estimate, low=max(estimate.low, measure.low), high=min(estimate.high, measure.high))
 
 
-def evaluate_partial(partial: Partial) -> Evaluation:
-    """Return the evaluation of a measured table, and of each of several attributes."""
+def evaluate_partial(partial: Partial, *, suppress: bool = False) -> Evaluation:
+    """Return the evaluation of a measured table, and of each of several attributes.
+
+    With `suppress`, figures of groups with fewer than ``min_cell`` rows are not in the record.
+    """
     plan = partial.plan
     whole = Measured(partial, plan.groups.names)
     alone = {
-        name: _evaluate(Measured(partial, levels, of_group, whole))
+        name: _evaluate(Measured(partial, levels, of_group, whole), suppress)
         for name, levels, of_group in plan.attributes
     }
-    return replace(_evaluate(whole), by_attribute=alone)
+    return replace(_evaluate(whole, suppress), by_attribute=alone)
 
 
-def _evaluate(measured: Measured) -> Evaluation:
+def _evaluate(measured: Measured, suppress: bool) -> Evaluation:
     plan, partial = measured.plan, measured.partial
     labelled = int(partial.sums["labelled"][0]) == partial.n_rows
     figures: list[Figure] = []
@@ -367,12 +370,16 @@ def _evaluate(measured: Measured) -> Evaluation:
         elif isinstance(value, Estimate):
             figures.append(_figure(measured, measure, name, value))
         else:
-            per_group[name.removeprefix("group_")] = np.asarray(value, dtype=np.float64)
+            rates = np.array(value, dtype=np.float64)
+            rows = measured.counts.n_rows
+            few = (rows.sum(axis=0) if measure.cell is None else rows[measure.cell]) < plan.options.min_cell
+            per_group[name.removeprefix("group_")] = np.where(few, np.nan, rates) if suppress else rates
     counts, view = measured.counts, measured.view if plan.needs("table") else None
     n_rows = counts.n_rows.sum(axis=0)
+    hidden = (n_rows < plan.options.min_cell) & suppress
     groups = tuple(
         GroupRates(
-            group, int(n_rows[g]), {name: float(each[g]) for name, each in per_group.items() if len(each) > g}
+            group, None if hidden[g] else int(n_rows[g]), {name: float(each[g]) for name, each in per_group.items() if len(each) > g}
         )
         for g, group in enumerate(measured.names)
     )

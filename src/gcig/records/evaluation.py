@@ -164,10 +164,13 @@ def _limits(figure: Figure) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GroupRates(Record):
-    """Figures of one group; one is NaN if no row of the group meets its condition."""
+    """Figures of one group; one is NaN if no row of the group meets its condition.
+
+    ``n_rows`` is None for a suppressed group.
+    """
 
     group: str
-    n_rows: int
+    n_rows: int | None
     values: Mapping[str, float] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> float:
@@ -295,7 +298,7 @@ class Evaluation(Figures):
         lines = text_table(("figure", "value", "95 % interval"), self._lines(), right_aligned=(1, 2))
         header, *body = self._group_table()
         groups = text_table(header, body, right_aligned=range(1, len(header)))
-        return "\n".join([f"{self.n_rows} rows", lines, "", groups, *self._remarks()])
+        return "\n".join([f"{self.n_rows} rows", lines, "", groups, *self.notes])
 
     def _repr_html_(self) -> str:
         tables = []
@@ -304,11 +307,12 @@ class Evaluation(Figures):
             rows = [(each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in own]
             tables.append(html_table((section, "", "95 % interval"), rows))
         header, *body = self._group_table()
-        remarks = [html_table(("remarks",), [(line,) for line in self._remarks()])] if self._remarks() else []
+        remarks = [html_table(("remarks",), [(line,) for line in self.notes])] if self.notes else []
         return "".join([*tables, html_table(header, body), *remarks])
 
-    def _remarks(self) -> list[str]:
-        """Return the sentences that belong with the figures."""
+    @property
+    def notes(self) -> list[str]:
+        """The sentences that belong with the figures."""
         notes = (
             describe_suppression(self.suppressed_cells, self.min_cell),
             describe_degeneracy(self.collapsed, self.decides_alike),
@@ -321,7 +325,8 @@ class Evaluation(Figures):
         names = list(self.groups[0].values) if self.groups else []
         table: list[tuple[str, ...]] = [("group", "n_rows", *names)]
         for each in self.groups:
-            table.append((each.group, str(each.n_rows), *(shown(each.values[name]) for name in names)))
+            rows = "few" if each.n_rows is None else str(each.n_rows)
+            table.append((each.group, rows, *(shown(each.values[name]) for name in names)))
         return table
 
 
