@@ -277,5 +277,3 @@ def test_input_warnings_are_issued_once(sample):
     ) as said:
         evaluate(model, X.assign(job="baker"), y, sensitive_features=sex, n_bootstrap=0)
     assert len(said) == 1
-
-

@@ -7,7 +7,6 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._validation import InputError
 from gcig.metrics import predictions as outcome
-from gcig.metrics.outcome import OutcomeSums, log_losses
 from gcig.metrics.predictions import evaluate_predictions
 
 
@@ -154,13 +153,3 @@ def test_probabilities_are_decided_at_a_half_by_default(sample) -> None:
     found = evaluate_predictions(y, p, sensitive_features=g)
     assert found == evaluate_predictions(y, p, sensitive_features=g, threshold=0.5)
     assert found.selection_rate == pytest.approx((p >= 0.5).mean())
-
-
-def test_certain_probabilities_have_a_finite_loss() -> None:
-    eps = np.finfo(np.float64).eps
-    found = log_losses(np.array([1, 0, 1, 0]), np.array([1.0, 0.0, 0.0, 1.0]))
-    assert found == pytest.approx([eps, eps, -np.log(eps), -np.log(eps)], rel=1e-9)
-
-
-def test_sums_of_no_rows_have_no_loss() -> None:
-    assert np.isnan(OutcomeSums(2, probabilistic=True).log_loss)

@@ -14,7 +14,6 @@ import pandas as pd
 from pandas.api import types as pt
 
 from gcig._progress import progress
-from gcig._tables import level_name
 from gcig._validation import InputError, check_filled, check_groups
 from gcig.adapters import AdaptedModel
 from gcig.data.read import TableFile
@@ -220,8 +219,3 @@ def classes_of(adapted: AdaptedModel, source: LabelledFiles, targets: Sequence[A
         return tuple(adapted.classes.tolist())
     names = sorted(targets, key=lambda value: (str(type(value)), value))
     return tuple(names) if len(names) == 2 else (0, 1)
-
-
-def positive_name(classes: Sequence[Any]) -> str:
-    """Return the name of the positive class."""
-    return level_name(classes[1]) if len(classes) > 1 else ""

@@ -7,7 +7,7 @@ new measure is one call of `register_measure`.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from gcig._plugins import Registry
@@ -197,11 +197,6 @@ def load_measures() -> None:
         for value in vars(module).values():
             if isinstance(value, Measure) and value.name not in MEASURES:
                 MEASURES.add(value.name, value, overwrite=False)
-
-
-def without_replicates(estimate: Estimate) -> Estimate:
-    """Return an estimate without its replicates."""
-    return replace(estimate, replicates=())
 
 
 def flat(estimates: Mapping[str, Estimate]) -> dict[str, float]:

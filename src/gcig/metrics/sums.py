@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from gcig._arrays import Codes, Floats
 from gcig.core.task import Task
@@ -112,15 +112,6 @@ def row_quantities(task: Task, scores: Floats, decided: Floats, labels: NDArray[
     )
     loss = -np.log(np.clip(own, eps, 1 - eps))
     return np.concatenate([ones, decided, scores, loss.reshape(-1, 1)], axis=1)
-
-
-def log_losses(task: Task, outputs: Floats, labels: NDArray[Any]) -> Floats:
-    """Return the log loss of each row from its logits, without rounding of probabilities."""
-    if task.key == "binary":
-        return np.asarray(np.logaddexp(0, np.where(labels == 1, -outputs[:, 0], outputs[:, 0])))
-    return np.asarray(
-        -log_softmax(outputs, axis=1)[np.arange(len(labels)), np.asarray(labels, dtype=np.int64)]
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Trust in a low GCIG: five numbers alongside it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcig.records.formatting import number, percent
@@ -111,12 +111,3 @@ TRUST_NUMBERS = (
         is_share=True,
     ),
 )
-
-
-def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return name, value and explanation of each number that is known, or known to be undefined and why."""
-    return [
-        (item.name, item.shown(values[item.field]), undefined.get(item.field, item.reading))
-        for item in TRUST_NUMBERS
-        if not math.isnan(values[item.field]) or item.field in undefined
-    ]
