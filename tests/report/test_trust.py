@@ -1,13 +1,11 @@
 import math
-from dataclasses import replace
 
 import pytest
 
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report.comparison_page import comparison_page, training_page
-from gcig.report.trust import models_trust
 from support.fold_results import evaluation, fold
-from support.pages import Page, marks_of
+from support.pages import Page
 
 
 def test_trust_numbers_are_compared_with_the_plain_network():
@@ -32,19 +30,6 @@ def test_trust_numbers_have_a_table():
     assert "attribute effect" in read.texts
     assert "In colour: bad news by itself, or clearly worse than Plain." in read.texts
     assert sum("mark-concern" in (a.get("class") or "") for a in read.all("td")) == 2
-    assert "but not relative to their members" in read.text
-
-
-def test_overlapping_intervals_are_not_marked():
-    plain = evaluation(members=0.1, gcig_members_low=0.0, gcig_members_high=0.2)
-    fair = evaluation(members=0.15, gcig_members_low=0.1, gcig_members_high=0.2)
-    assert not marks_of(models_trust({"plain": plain, "fair": fair})[0])
-    certain = replace(fair, gcig_members=0.4, gcig_members_low=0.3, gcig_members_high=0.5)
-    assert marks_of(models_trust({"plain": plain, "fair": certain})[0])
-    results = [fold("unconstrained", 0, plain), fold("fairx", 0, fair)]
-    assert "mark-concern" not in comparison_page(results).split("<main>")[1]
-    equal = [fold(method, 0, evaluation(members=0.1)) for method in ("unconstrained", "hardt")]
-    assert "mark-concern" not in comparison_page(equal).split("<main>")[1]
 
 
 @pytest.mark.parametrize("item", TRUST_NUMBERS, ids=lambda item: item.field)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from dataclasses import replace
 
 from gcig.records import Evaluation, FoldResult, GroupRates
 from gcig.records.evaluation import Figure
@@ -83,9 +84,18 @@ def evaluation(
     }
     known = {each.name for each in dataclasses.fields(Evaluation)}
     fields = {name: more.pop(name) for name in list(more) if name in known}
+    limits = {name: more.pop(name) for name in list(more) if name.endswith(("_low", "_high"))}
+    found = tuple(
+        replace(
+            each,
+            low=limits.get(f"{each.name}_low", each.low),
+            high=limits.get(f"{each.name}_high", each.high),
+        )
+        for each in figures(values | more)
+    )
     return Evaluation(
         **{
-            "figures": figures(values | more),
+            "figures": found,
             "n_rows": sum(sizes),
             "threshold": 0.5,
             "collapsed": collapsed,

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from gcig._arrays import Floats, Rows
 
+
 def to_tensor(rows: Rows, module: nn.Module) -> Tensor:
     """Copy ``rows`` to a tensor with the precision and device of the module (arrays may be read-only)."""
     like = first_parameter(module)

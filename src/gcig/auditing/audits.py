@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from numpy.typing import ArrayLike
 
 from gcig._arguments import check_argument
 from gcig._files import hash_file
-from gcig._tables import as_spelled
+from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.audit_change import compare_audits
 from gcig.auditing.parts import (
+    ROWS_AT_ONCE,
     SAMPLED_ROWS,
     LabelledFiles,
     classes_of,
@@ -30,7 +32,8 @@ from gcig.data.read import open_table
 from gcig.data.roles import assign_roles, check_positive
 from gcig.metrics.checked import MeasureOptions, Reference
 from gcig.metrics.evaluation import measure_once
-from gcig.metrics.plan import Plan, adapt_for
+from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
 
@@ -176,6 +179,7 @@ def audit_file(
     backend: str | None = None,
     address: str | None = None,
     progress: bool = False,
+    rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = SAMPLED_ROWS,
     **options: Any,
 ) -> AuditResult:
@@ -216,6 +220,8 @@ def audit_file(
         "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
     progress : bool
         Whether to report progress on standard error.
+    rows_at_once : int
+        Rows per part.
     in_memory_rows : int
         A file with at most this many rows is read as a whole.
 
@@ -249,53 +255,58 @@ def audit_file(
         "group_names": group_names or getattr(model, "group_names_", None),
     }
 
-    def measure(each: Any) -> tuple[Plan, Evaluation]:
+    def measure(each: Any) -> tuple[Plan, Evaluation, tuple[str, ...]]:
         known = assign_roles(files[0], **roles, known=columns_of(each, files[0].names))
-        source = LabelledFiles(files, known)
+        source = LabelledFiles(files, known, rows_at_once=rows_at_once)
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
-        if reference is not None:
-            raise InputError(
-                "is for tables in memory: the references of a large file are a sample of its rows.",
-                argument="reference",
-            )
-        return _measure_in_parts(each, source, positive, chosen, jobs, backend, address, shown=progress)
+        return _measure_in_parts(
+            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
-        plan, evaluation = measure(model)
+        plan, evaluation, classes = measure(model)
         second = None
         if other is not None:
-            _, second = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
+            _, second, _ = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
     subject = describe_subject(
         plan, evaluation, given=reference is not None, name=name or named,
-        model_sha256=sha256 or hash_model(model), sampled=evaluation.n_rows > in_memory_rows,
+        model_sha256=sha256 or hash_model(model), sampled=evaluation.n_rows > in_memory_rows, classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
     )  # fmt: skip
     return _finish(AuditRecord(subject, evaluation, second), earlier)
 
 
 def _measure_in_memory(
-    model: Any, source: LabelledFiles, reference: Reference | None, positive: str | None, options: MeasureOptions
-) -> tuple[Plan, Evaluation]:
+    model: Any,
+    source: LabelledFiles,
+    reference: Reference | None,
+    positive: str | None,
+    options: MeasureOptions,
+) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file that is read as a whole."""
     frame = pd.concat([frame for _, frame in source.frames(source.n_rows)], ignore_index=True)
     inputs, labels = frame[list(source.roles.inputs)], frame[source.roles.target]
-    adapted = adapt_for(model, inputs, labels, options, None, None, None if reference is None else reference[0])
-    source = LabelledFiles(source.files, source.roles, adapted.task)
+    adapted = adapt_for(
+        model, inputs, labels, options, None, None, None if reference is None else reference[0]
+    )
+    source = replace(source, task=adapted.task)
     targets = labels.unique().tolist()
     if adapted.task == "binary":
         check_positive(positive, source.roles.target, targets, adapted.classes)
-    inputs, y, groups, keys = source.part(0, frame, classes_of(adapted, source, targets))
+    classes = classes_of(adapted, source, targets)
+    inputs, y, groups, keys = source.part(0, frame, classes)
     partial = measure_once(
         adapted, inputs, y, sensitive_features=groups, reference=reference, options=options, keys=keys
     )
-    return partial.plan, partial.result(suppress=True)
+    return partial.plan, partial.result(suppress=True), tuple(map(level_name, classes))
 
 
 def _measure_in_parts(
     model: Any,
     source: LabelledFiles,
+    reference: Reference | None,
     positive: str | None,
     options: MeasureOptions,
     jobs: int,
@@ -303,20 +314,26 @@ def _measure_in_parts(
     address: str | None,
     *,
     shown: bool,
-) -> tuple[Plan, Evaluation]:
+) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file in parts that are added up."""
     survey = source.survey(options.seed)
     inputs = survey.sample[list(source.roles.inputs)]
     prototype = survey.prototype(source.roles.inputs)
     adapted = adapt_for(model, inputs, survey.sample[source.roles.target], options, None, None, prototype)
-    source = LabelledFiles(source.files, source.roles, adapted.task)
+    source = replace(source, task=adapted.task)
     if adapted.task == "binary":
         check_positive(positive, source.roles.target, survey.targets, adapted.classes)
     classes = classes_of(adapted, source, survey.targets)
-    plan = plan_of_files(adapted, source, survey, classes, options)
+    if reference is None:
+        plan = plan_of_files(adapted, source, survey, classes, options)
+    else:
+        rows = check_reference(adapted, reference, options)
+        hashed = row_keys(None, len(rows), options.seed)
+        plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
     flags = sorted(survey.missing)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
-    return plan, measure_files(plan, source, classes, flags, **how).result(suppress=True)
+    found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
+    return plan, found, tuple(map(level_name, classes))
 
 
 def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
@@ -326,5 +343,3 @@ def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
         return known
     recorded = booster_columns(model) if known is None else known
     return None if recorded is None else as_spelled(recorded, given)
-
-

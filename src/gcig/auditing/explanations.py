@@ -134,7 +134,8 @@ def explain(
     known = tuple(map(str, plan.classes if classes is None else classes))
     hidden: frozenset[str] = frozenset()
     if not include_protected:
-        hidden = protected_columns(model, people, plan.groups.attributes if people or groups else ())
+        attributes = groups.attributes if groups else plan.groups.attributes if people else ()
+        hidden = protected_columns(model, people, attributes)
     describer = RowDescriber(explainer, known, hidden, include_protected)
     index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))
     names = check_identifiers(identifiers, len(codes)) or [str(each) for each in index]

@@ -47,22 +47,25 @@ class LabelledFiles:
     files: tuple[TableFile, ...]
     roles: Roles
     task: str = "binary"
+    rows_at_once: int = ROWS_AT_ONCE
 
     @property
     def n_rows(self) -> int:
         """The number of rows."""
         return sum(file.n_rows for file in self.files)
 
-    def frames(self, rows: int = ROWS_AT_ONCE) -> Iterator[tuple[int, pd.DataFrame]]:
+    def frames(self, rows: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
         """Yield the rows in order, with the position of the first one of each part."""
         starts = accumulate((file.n_rows for file in self.files), initial=0)
         for file, start in zip(self.files, starts, strict=False):
-            for frame in file.batches(self.roles.columns, rows=rows):
+            for frame in file.batches(self.roles.columns, rows=rows or self.rows_at_once):
                 check_filled(frame, (self.roles.target, *self.roles.sensitive))
                 yield start, frame
                 start += len(frame)
 
-    def part(self, start: int, frame: pd.DataFrame, classes: tuple[Any, ...] = (), flags: Sequence[str] = ()) -> Part:
+    def part(
+        self, start: int, frame: pd.DataFrame, classes: tuple[Any, ...] = (), flags: Sequence[str] = ()
+    ) -> Part:
         """Return inputs, labels, groups and keys of some rows."""
         # Booleans are numbers in every part if some of them are missing in one.
         frame = frame.astype({name: np.float64 for name in flags if pt.is_bool_dtype(frame[name].dtype)})
@@ -121,7 +124,11 @@ class Survey:
 
 
 def plan_of_files(
-    adapted: AdaptedModel, source: LabelledFiles, survey: Survey, classes: tuple[Any, ...], options: MeasureOptions
+    adapted: AdaptedModel,
+    source: LabelledFiles,
+    survey: Survey,
+    classes: tuple[Any, ...],
+    options: MeasureOptions,
 ) -> Plan:
     """Freeze a plan: references are rows of the sample, unless the model knows its own."""
     flags = sorted(survey.missing)
@@ -167,7 +174,12 @@ def _measure(plan: Plan, part: Part) -> bytes:
 
 
 def map_parts(
-    plan: Plan, parts: Iterator[Part], *, jobs: int = 1, backend: str | None = None, address: str | None = None
+    plan: Plan,
+    parts: Iterator[Part],
+    *,
+    jobs: int = 1,
+    backend: str | None = None,
+    address: str | None = None,
 ) -> Iterator[Partial]:
     """Yield the measurement of each part, by some workers at once."""
     if jobs == 1 and backend is None:
@@ -188,7 +200,10 @@ def _on(backend: str | None, address: str | None) -> AbstractContextManager[Any]
         return nullcontext()
     from joblib import parallel_config
 
-    connect: dict[str, Callable[[], None]] = {"dask": lambda: _join_dask(address), "ray": lambda: _join_ray(address)}
+    connect: dict[str, Callable[[], None]] = {
+        "dask": lambda: _join_dask(address),
+        "ray": lambda: _join_ray(address),
+    }
     if backend not in connect:
         raise InputError(f"is {backend!r}: choose 'local', 'dask' or 'ray'.", argument="backend")
     connect[backend]()

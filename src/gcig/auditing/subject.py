@@ -174,12 +174,14 @@ def describe_subject(
     model_sha256: str | None,
     data_sha256: str | None,
     sampled: bool = False,
+    classes: tuple[str, ...] = (),
 ) -> Subject:
     """Describe what was audited, and how."""
     adapted = plan.adapted
     favourable = ("high" if plan.favourable == (1,) else "low",)
+    classes = classes or tuple(map(str, plan.classes))
     if plan.task.key != "number":
-        favourable = tuple(str(plan.classes[code]) for code in plan.favourable)
+        favourable = tuple(classes[code] for code in plan.favourable)
     return Subject(
         model_name=str(name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
         model_kind=adapted.kind,
@@ -191,7 +193,7 @@ def describe_subject(
         n_columns=len(adapted.original_names),
         sensitive=plan.groups.attributes,
         task=plan.task.key,
-        classes=tuple(map(str, plan.classes)),
+        classes=classes,
         favourable=favourable,
         threshold=plan.threshold,
         definition=dict(evaluation.definition),

@@ -157,7 +157,9 @@ class ExplainedTable:
         """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the references,
         and without a tenth of the people, in turn.
         """
-        left_out = self.reference_blocks(len(groups)) == torch.arange(N_BLOCKS, device=groups.device).unsqueeze(1)
+        left_out = self.reference_blocks(len(groups)) == torch.arange(
+            N_BLOCKS, device=groups.device
+        ).unsqueeze(1)
         references = self.squares(torch.where(left_out, -1, groups), n_groups)
         people = [self.without_people(part).squares(groups, n_groups) for part in range(N_BLOCKS)]
         return _parts(torch.cat([references, torch.stack(people)]))
@@ -206,7 +208,8 @@ def _parts(squares: Tensor) -> Tensor:
 def jackknife_variance(replicates: Tensor) -> Tensor:
     """Return the variance of a figure from its replicates (2 x blocks, ...): of references plus of people."""
     total: Tensor = sum(
-        (N_BLOCKS - 1) / N_BLOCKS * (each - each.mean(0)).square().sum(0) for each in replicates.split(N_BLOCKS)
+        (N_BLOCKS - 1) / N_BLOCKS * (each - each.mean(0)).square().sum(0)
+        for each in replicates.split(N_BLOCKS)
     )  # type: ignore[assignment]
     return total
 

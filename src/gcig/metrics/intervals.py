@@ -22,7 +22,6 @@ from gcig.metrics.rates import gap, quotient
 from gcig.records.base import Interval
 
 
-
 def interval(value: float, draws: Floats) -> Interval:
     """Return an estimate with the 95 % percentile interval of its bootstrap draws; NaN draws are left out.
 

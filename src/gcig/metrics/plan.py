@@ -217,6 +217,12 @@ class Plan:
         cut = np.log(self.threshold) - np.log1p(-self.threshold) if self.adapted.probabilistic else 0.0
         return (outputs[:, 0] >= cut).astype(np.float64)
 
+    def scores(self, outputs: Floats, labels: NDArray[Any]) -> Floats:
+        """Return the explained score of rows, (n,), from their outputs."""
+        return np.asarray(
+            self.task.score(torch.from_numpy(outputs), torch.from_numpy(np.asarray(labels))).numpy()
+        )
+
     def keep_rows(self, rows: Sample) -> Sample:
         """Return the rows from which people and references are chosen."""
         limit = self.n_people + (self.n_references if self.references is None else 0)
@@ -308,6 +314,9 @@ class Plan:
             "squares": squares,
             "cell_mass": np.bincount(place, weights, minlength=size).reshape(shape),
             "cell_rows": np.bincount(place, minlength=size).reshape(shape),
+            "cell_scores": np.bincount(place, weights * self.scores(outputs, labels), minlength=size).reshape(
+                shape
+            ),
             "n_missing": np.array([rows.n_missing]),
             "labelled": np.array([len(rows) if rows.labels is not None else 0]),
         }

@@ -181,10 +181,9 @@ def gcig_chance(measured: "Measured") -> Estimate:
     if task.key == "number":
         sampled, made_of = sampled.sum(0, keepdim=True), made_of.sum(0, keepdim=True)
     scale = (sampled / made_of.clamp_min(1)).clamp_max(1).sqrt().unsqueeze(-1)
-    people = measured.partial.rows
-    order = np.argsort(people.keys, kind="stable")[:_CHANCE_ROWS]
-    assert people.inputs is not None
-    x, y = measured.plan.tensor(people.inputs[order]), torch.from_numpy(np.asarray(people.labels)[order])
+    order = np.argsort(sample.keys, kind="stable")[:_CHANCE_ROWS]
+    assert sample.inputs is not None
+    x, y = measured.plan.tensor(sample.inputs[order]), labels[torch.from_numpy(order)]
     usable = explainer.defined[task.cells(y)].all(1).cpu()
     x, y = x[usable], y[usable].to(x.device)
     if not len(x):
@@ -283,6 +282,10 @@ def reason_gap_shapley(measured: "Measured") -> Estimate:
     blocks = tuple(np.asarray(plan.columns.input_blocks).tolist())
     people, of_people, references, of_references = whole.chosen
     table = whole.explain(
-        Shapley(blocks, plan.options.seed), people, [own[:_SHAPLEY_PEOPLE] for own in of_people], references, of_references
+        Shapley(blocks, plan.options.seed),
+        people,
+        [own[:_SHAPLEY_PEOPLE] for own in of_people],
+        references,
+        of_references,
     )
     return replace(view, table=table, fixed=None).reason("gap")

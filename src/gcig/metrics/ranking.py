@@ -43,6 +43,7 @@ class Ranking:
         below = np.cumsum(self.negative) - self.negative / 2
         return float(below @ self.positive) / pairs if pairs > 0 else math.nan
 
+
 def roc_auc(labels: NDArray[Any], scores: Rows, weights: Floats | None = None) -> float:
     """Return the probability that a row with label 1 scores above one with label 0, ties counted half.
 

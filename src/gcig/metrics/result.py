@@ -225,9 +225,15 @@ class Measured:
         few = (count[place] < least) & (count[place] < self.plan.n_references)
         return replace(view, groups=torch.where(few, -1, view.groups))
 
+    @property
+    def described(self) -> Sample:
+        """A sample of the rows with their inputs, which does not depend on how the table is divided."""
+        rows = self.plan.chance_rows
+        return self.partial.rows if rows is None or not self.plan.apart else rows
+
     def some_rows(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the inputs and labels of the rows with the smallest keys among those that are kept."""
-        rows = self.partial.rows
+        rows = self.described
         few = rows[np.argsort(rows.keys, kind="stable")[:count]]
         assert few.inputs is not None
         inputs = self.plan.tensor(few.inputs)
@@ -379,7 +385,9 @@ def _evaluate(measured: Measured, suppress: bool) -> Evaluation:
     hidden = (n_rows < plan.options.min_cell) & suppress
     groups = tuple(
         GroupRates(
-            group, None if hidden[g] else int(n_rows[g]), {name: float(each[g]) for name, each in per_group.items() if len(each) > g}
+            group,
+            None if hidden[g] else int(n_rows[g]),
+            {name: float(each[g]) for name, each in per_group.items() if len(each) > g},
         )
         for g, group in enumerate(measured.names)
     )

@@ -169,26 +169,24 @@ def effective_columns(view: TableView) -> Estimate:
 )  # fmt: skip
 def offset_of_references(measured: "Measured") -> Estimate:
     """Return the reference offset."""
-    explainer, rows = measured.plan.means, measured.partial.rows
-    if explainer is None or not len(rows):
+    explainer, sums, scores = measured.plan.means, measured.partial.sums, measured.partial.scores
+    if explainer is None or len(scores) < 2:
         return Estimate()
     task, n_groups = measured.plan.task, measured.plan.n_groups
-    labels = torch.from_numpy(np.asarray(rows.labels))
-    cells = task.cells(labels)
-    scores = task.score(torch.from_numpy(rows.outputs), labels)
-    places = cells * n_groups + torch.from_numpy(rows.groups.astype(np.int64))
-    values = explainer.means.flatten(0, 1)
-    used = explainer.defined.flatten().cpu()
+    values = torch.nan_to_num(explainer.means.flatten(0, 1))
     with torch.no_grad(), evaluating(explainer.module):
-        outputs = as_outputs(explainer.module(torch.nan_to_num(values)), len(values)).double().cpu()
+        outputs = as_outputs(explainer.module(values), len(values)).double().cpu()
     of_cell = torch.arange(task.n_cells).repeat_interleave(n_groups)
     contrast = task.contrast(of_cell if task.key != "number" else torch.zeros(len(of_cell)))
-    at = (outputs * contrast).sum(-1)
-    kept = used[places]
-    # Each sampled row stands for several rows of its cell.
-    mass = torch.from_numpy(measured.partial.sums["cell_mass"]).flatten()
-    share = mass[places] / torch.bincount(places, minlength=len(mass)).clamp_min(1)[places]
-    return Estimate(reference_offset(at, scores[kept], places[kept], share[kept]))
+    at = (outputs * contrast).sum(-1).numpy().reshape(task.n_cells, n_groups)
+    known = explainer.defined.cpu().numpy() & (sums["cell_mass"] > 0)
+    own = measured.plan.scores(scores.outputs, scores.labels)
+    mean = np.average(own, weights=scores.weights)
+    deviation = float(np.sqrt(np.average((own - mean) ** 2, weights=scores.weights)))
+    if not known.any() or not deviation > 0:
+        return Estimate()
+    gaps = np.abs(at - quotient(sums["cell_scores"], sums["cell_mass"]))[known]
+    return Estimate(float(gaps.mean()) / deviation)
 
 
 @measure(
@@ -227,7 +225,7 @@ def faithfulness_of_reasons(measured: "Measured") -> Estimate:
 )  # fmt: skip
 def effect_of_attribute(measured: "Measured") -> Estimate:
     """Return how much exchanging the protected columns changes decisions."""
-    plan, rows = measured.plan, measured.partial.rows
+    plan, rows = measured.plan, measured.described
     order = np.argsort(rows.keys, kind="stable")[:_EXCHANGED_ROWS]
     few = rows[order]
     assert few.inputs is not None

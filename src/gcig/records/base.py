@@ -133,4 +133,5 @@ class Interval(Record):
         """The standard error of a normally distributed estimate with this interval."""
         return (self.high - self.low) / (2 * Z)
 
+
 UNDEFINED = Interval(math.nan)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from gcig._validation import InputError
 from gcig.records.base import Interval, Record
 from gcig.records.formatting import describe_suppression, html_table, shown, text_table
 
@@ -254,6 +253,8 @@ class Evaluation(Figures):
         Both models must have been explained in the same way on the same people and references; the interval
         is that of the paired difference.
         """
+        from gcig._validation import InputError  # pages read records without pandas
+
         if self.sample != other.sample:
             raise InputError(
                 "was measured on other people or references, or explained in another way. Evaluate both models "

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gcig._validation import InputError
 from gcig.records.evaluation import Evaluation
 from gcig.records.formatting import number
 
@@ -97,7 +96,9 @@ class CheckResult:
         if self.collapsed:
             lines.append("the model collapsed: it knows hardly more than chance")
         elif self.decides_alike and any(check.is_rate for check in self.checks):
-            lines.append("everyone gets the same decision at this threshold, so gaps of decisions say nothing")
+            lines.append(
+                "everyone gets the same decision at this threshold, so gaps of decisions say nothing"
+            )
         return tuple(lines)
 
     @property
@@ -122,6 +123,8 @@ def check_evaluation(
     evaluation: Evaluation, limits: Mapping[str, float | None], *, conservative: bool = False
 ) -> CheckResult:
     """Compare figures with limits, ``max_<figure>`` or ``min_<figure>``; limits of None do not count."""
+    from gcig._validation import InputError  # pages read records without pandas
+
     checks, known = [], {each.name: each for each in evaluation.figures}
     for name, limit in limits.items():
         kind, _, figure = name.partition("_")

@@ -17,7 +17,16 @@ _VERDICTS = {
     "unknown": Entry("cannot be judged"),
 }
 # The figures whose development is drawn.
-_DRAWN = ("reason_gap", "reason_gap_varying", "gcig", "outcome_gap", "selection_rate_ratio", "auc", "accuracy", "r2")
+_DRAWN = (
+    "reason_gap",
+    "reason_gap_varying",
+    "gcig",
+    "outcome_gap",
+    "selection_rate_ratio",
+    "auc",
+    "accuracy",
+    "r2",
+)
 
 
 def change_section(change: AuditChange | None) -> list[Section]:

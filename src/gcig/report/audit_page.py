@@ -97,7 +97,9 @@ def _figure_sections(found: Evaluation) -> list[Section]:
         rows: list[tuple[Value, ...]] = [(each.title, _estimate(each), _reading(each)) for each in defined]
         blocks: list[Block] = [measures_table(rows, "With 95 % intervals")] if rows else []
         if kind == "reasons" and found.worst_pair:
-            blocks.append(f"The two groups that are farthest apart: {' and '.join(map(repr, found.worst_pair))}.")
+            blocks.append(
+                f"The two groups that are farthest apart: {' and '.join(map(repr, found.worst_pair))}."
+            )
         if undefined:
             names = [f"{each.title}: {each.undefined}" for each in undefined]
             blocks.append(Details(f"Not defined here: {counted(len(undefined), 'figure')}", names))
@@ -138,7 +140,9 @@ def _groups(found: Evaluation) -> list[Block]:
             for name in rates
         }
         chart = charts.group_rates(drawn, order=[group.group for group in found.groups])
-        blocks.append(FigureBlock(chart, "Rates of each group, with 95 % intervals for the rows of the group."))
+        blocks.append(
+            FigureBlock(chart, "Rates of each group, with 95 % intervals for the rows of the group.")
+        )
     if len(found.groups) > _MOST_GROUPS:
         return [*blocks, Details("Each group", [table])]
     return [*blocks, table, *caution("")]
@@ -195,7 +199,9 @@ def _second_model(record: AuditRecord) -> list[Section]:
     ]
     header = ("figure", "this model", "other model", "difference")
     note = "Differences are paired: both models were explained on the same people and references."
-    return [Section("Comparison with the other model", [Table(header, rows, "With 95 % intervals", notes=[note])])]
+    return [
+        Section("Comparison with the other model", [Table(header, rows, "With 95 % intervals", notes=[note])])
+    ]
 
 
 def _models_section(records: Sequence[AuditRecord]) -> Section:
@@ -224,7 +230,9 @@ def _models_section(records: Sequence[AuditRecord]) -> Section:
         for name, record, on in zip(names, records, on_front, strict=True)
     ]
     header = ("model", *(each.title for each in shared), "Pareto front")
-    return Section("Comparison: how do other models do?", [Table(header, rows, "All models, on the same rows")])
+    return Section(
+        "Comparison: how do other models do?", [Table(header, rows, "All models, on the same rows")]
+    )
 
 
 def _unique_names(names: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from statistics import fmean
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.evaluation import is_ranked
-from gcig.records.formatting import limits, number
+from gcig.records.formatting import number
 from gcig.records.trade_off import pareto_front
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report import charts
@@ -39,7 +39,10 @@ MEASURES = {
     "demographic_parity_difference": ("Difference in selection rates", _DIFFERENCE),
     "selection_rate_ratio": ("Four-fifths ratio", "lowest divided by highest rate of favourable decisions"),
     "reason_gap": ("Reason gap", "how far the reasons depend on the group; about 0 for groups drawn by coin"),
-    "reason_gap_varying": ("Reason gap, varying part", "columns that weigh differently for people who are alike"),
+    "reason_gap_varying": (
+        "Reason gap, varying part",
+        "columns that weigh differently for people who are alike",
+    ),
     "outcome_gap": ("Outcome gap", "how far decisions depend on the group among people with one outcome"),
     "r2": ("R2", "share of the variance that is predicted"),
     "gcig": ("GCIG", "the paper's formula; it falls as well if explanations grow and cancel"),
@@ -253,7 +256,9 @@ def _findings(plain: MethodSummary, fair: MethodSummary) -> list[str]:
     def change(measure: str) -> str:
         return _change(plain.mean(measure), fair.mean(measure))
 
-    lines = [f"Reasons: the reason gap {change('reason_gap')}, its varying part {change('reason_gap_varying')}."]
+    lines = [
+        f"Reasons: the reason gap {change('reason_gap')}, its varying part {change('reason_gap_varying')}."
+    ]
     if not math.isnan(plain.mean("gcig") + fair.mean("gcig")):
         lines.append(f"GCIG, the paper's formula, {change('gcig')}.")
     name = fair.main_measure
