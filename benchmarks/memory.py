@@ -119,7 +119,7 @@ def measure_audit(path: str, model: str) -> dict[str, float]:
     return {
         "seconds": time.process_time() - start,
         "peak": status("VmHWM"),
-        "gcig": found.record.procedural.gcig.value,
+        "gcig": found.evaluation.gcig,
     }
 
 

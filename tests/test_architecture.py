@@ -79,7 +79,7 @@ def test_path_of_an_audit_names_every_file_that_it_reaches(table, tmp_path):
         warnings.simplefilter("ignore")
         model = gcig.FairXClassifier(max_epochs=2, random_state=0).fit(X, y, sensitive_features=groups)
         with traced_files() as audit:
-            found = gcig.audit(model, X, y, sensitive_features=groups, n_bootstrap=20, n_shuffles=19)
+            found = gcig.audit(model, X, y, sensitive_features=groups, n_bootstrap=20)
             found.to_html(tmp_path / "audit.html")
             found.check(max_gcig=0.3)
     assert not sorted(audit - files_on(PATHS["audit"]))

@@ -27,7 +27,6 @@ SHARED = {
 OF_AUDITS = {
     "n_shuffles": [*HOSTILE, 2.5, 100_001],
     "max_rows_explained": [*HOSTILE, 0, 2.5, 2**63],
-    "include_rows": FLAGS,
     "include_protected": FLAGS,
     "progress": FLAGS,
     "trust_pickle": FLAGS,
@@ -112,7 +111,7 @@ def test_explanations_name_the_argument(model, name, value):
 @pytest.mark.parametrize("names", [[], range(3)])
 def test_audits_count_identifiers(model, names):
     with pytest.raises(gcig.InputError, match=f"^identifiers has {len(names)} names for 120 rows"):
-        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, include_rows=True, identifiers=names)
+        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, identifiers=names)
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
@@ -134,7 +133,7 @@ def test_baselines_name_the_argument(rate):
 def test_limits_name_the_argument(model, limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        options = {"n_bootstrap": 5, "n_shuffles": 9, "min_cell": 1}  # the model was trained on few rows
+        options = {"n_bootstrap": 5, "min_cell": 1}  # the model was trained on few rows
         found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **options)
     with pytest.raises(gcig.InputError, match=r"^max_gcig must be a number of at least 0, not"):
         found.check(max_gcig=limit)

@@ -192,7 +192,7 @@ def test_modules_on_the_device_are_evaluated_audited_and_explained(kind, dtype):
             reference = (rows, y.numpy(), groups.numpy())
             found = gcig.explain(model, rows[:2], reference=reference, neighbours=False, min_cell=2)
             disparities = [row.disparity for row in found.record.rows]
-            gcig_found = audit.record.procedural.gcig.value
+            gcig_found = audit.evaluation.gcig
             figures.append((evaluation.auc, evaluation.gcig, score, gcig_found, *disparities))
     np.testing.assert_allclose(figures[1], figures[0], rtol=max(1e-9, TOLERANCE[dtype]))
 

@@ -38,7 +38,7 @@ def saved_and_loaded(folder):
 
 
 def audited():
-    return gcig.audit(net, x.numpy(), y.numpy(), **rows, n_bootstrap=5, n_shuffles=5)
+    return gcig.audit(net, x.numpy(), y.numpy(), **rows, n_bootstrap=5)
 
 
 def compared():

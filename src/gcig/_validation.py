@@ -202,9 +202,14 @@ def _warn_of_column_vector(y: Any, name: str, warning: type[Warning]) -> None:
 
 
 def check_numbers(
-    y: Any, *, n_rows: int | None = None, warning: type[Warning] = InputWarning, name: str = "y"
+    y: Any,
+    *,
+    n_rows: int | None = None,
+    warning: type[Warning] = InputWarning,
+    name: str = "y",
+    constant: bool = False,
 ) -> Labels:
-    """Check labels that are numbers: finite, and not all the same.
+    """Check labels that are numbers: finite, and unless `constant` not all the same.
 
     >>> check_numbers([30, 41.5]).codes.tolist()
     [30.0, 41.5]
@@ -224,7 +229,7 @@ def check_numbers(
             argument=name,
         )
     values = column.to_numpy(dtype=np.float64)
-    if len(values) and (values == values[0]).all():
+    if not constant and len(values) and (values == values[0]).all():
         count = f"{len(values)} sample{'s' if len(values) > 1 else ''}"
         raise InputError(f"has one value only ({count}): there is nothing to learn.", argument=name)
     return Labels(values)

@@ -79,14 +79,14 @@ def test_a_pipeline_with_a_gcig_estimator_uses_its_gradients_and_baselines() -> 
     model.fit(TABLE, Y, own__sensitive_features=groups)
     adapted = adapt(model, TABLE)
     assert adapted.kind == "scikit-learn pipeline with a gcig estimator"
-    assert adapted.explainer.name == "integrated gradients"
+    assert adapted.explanation == "integrated gradients"
     assert adapted.original_names == ("age", "job", "sex", "hours")
     assert adapted.origin.tolist() == [1] * 4 + [2] * 2 + [3, 0]
     assert adapted.groups == ("f", "m")
     encoded = adapted.encode(TABLE)
     cell = ((Y == 1) & (groups == "m")).to_numpy()
     np.testing.assert_allclose(adapted.baselines[1, 1], encoded[cell].mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE), rtol=1e-5)
+    np.testing.assert_allclose(adapted.outputs(encoded), model.decision_function(TABLE), rtol=1e-5)
     np.testing.assert_array_equal(
         adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
     )
@@ -100,7 +100,7 @@ def test_a_linear_pipeline_is_explained_exactly() -> None:
     assert adapted.kind == "scikit-learn pipeline with a linear classifier"
     assert adapted.original_names == ("age", "job", "sex", "hours")
     assert len(adapted.columns) == encoded.shape[1] == 8
-    np.testing.assert_allclose(adapted.logits(encoded), model.decision_function(TABLE))
+    np.testing.assert_allclose(adapted.outputs(encoded), model.decision_function(TABLE))
     np.testing.assert_allclose(adapted.scores(TABLE), model.predict_proba(TABLE)[:, 1])
     np.testing.assert_array_equal(
         adapted.predict(TABLE, encoded=adapted.encode(TABLE)).decisions, model.predict(TABLE)
@@ -117,8 +117,7 @@ def test_without_probabilities() -> None:
 def test_a_pipeline_that_mixes_columns_is_explained_by_shapley_values() -> None:
     rows = TABLE[["age", "hours"]].fillna(1.0)
     assert (
-        adapt(make_pipeline(PCA(1), LogisticRegression()).fit(rows, Y), rows).explainer.name
-        == "Shapley values"
+        adapt(make_pipeline(PCA(1), LogisticRegression()).fit(rows, Y), rows).explanation == "Shapley values"
     )
 
 

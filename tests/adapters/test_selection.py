@@ -75,7 +75,7 @@ class TestTorch:
         assert len(adapted.columns) == 9
         with torch.no_grad():
             expected = model(torch.from_numpy(images))[:, 0].numpy()
-        np.testing.assert_allclose(adapted.logits(adapted.encode(images)), expected, rtol=1e-6)
+        np.testing.assert_allclose(adapted.outputs(adapted.encode(images)), expected, rtol=1e-6)
 
     def test_double_precision_and_tensors_are_taken(self) -> None:
         rows = torch.from_numpy(X).double()
@@ -128,7 +128,7 @@ class TestLinear:
         model = LogisticRegression().fit(rows - 1e9, np.where(Y, "yes", "no"))
         adapted = adapt(model)
         np.testing.assert_array_equal(adapted.encode(rows), rows)
-        np.testing.assert_allclose(adapted.logits(adapted.encode(rows)), model.decision_function(rows))
+        np.testing.assert_allclose(adapted.outputs(adapted.encode(rows)), model.decision_function(rows))
         np.testing.assert_array_equal(adapted.scores(X), model.predict_proba(X)[:, 1])
         np.testing.assert_array_equal(
             adapted.predict(X, encoded=adapted.encode(X)).decisions, model.predict(X) == "yes"
@@ -145,14 +145,14 @@ class TestLinear:
         adapted = adapt(model)
         assert not adapted.probabilistic
         assert np.isnan(adapted.threshold)
-        np.testing.assert_allclose(adapted.logits(adapted.encode(X)), model.decision_function(X), atol=1e-6)
+        np.testing.assert_allclose(adapted.outputs(adapted.encode(X)), model.decision_function(X), atol=1e-6)
 
     def test_the_copy_is_independent_of_the_model(self) -> None:
         model = LogisticRegression().fit(X, Y)
         adapted = adapt(model)
-        before = adapted.logits(adapted.encode(X))
+        before = adapted.outputs(adapted.encode(X))
         model.coef_ *= 2
-        np.testing.assert_array_equal(adapted.logits(adapted.encode(X)), before)
+        np.testing.assert_array_equal(adapted.outputs(adapted.encode(X)), before)
 
 
 class Estimator:
@@ -204,7 +204,7 @@ class TestGcig:
 
     def test_score_may_be_a_function(self) -> None:
         adapted = adapt(Estimator(score=lambda rows: rows.sum(1)))
-        np.testing.assert_allclose(adapted.logits(X), X.sum(axis=1), rtol=1e-5)
+        np.testing.assert_allclose(adapted.outputs(X), X.sum(axis=1), rtol=1e-5)
 
     def test_unfitted(self) -> None:
         class Unfitted:

@@ -48,6 +48,7 @@ def test_rows_have_the_disparity_that_evaluate_averages() -> None:
     assert np.mean([row.disparity for row in found.rows]) == pytest.approx(expected.gcig)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_kind_of_model_is_explained(tmp_path) -> None:
     boosted = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X, Y)
     torch.manual_seed(0)
@@ -55,10 +56,10 @@ def test_every_kind_of_model_is_explained(tmp_path) -> None:
     fitted = gcig.FairXClassifier(max_epochs=2, budget=0, hidden_sizes=(4,), random_state=0)
     fitted.fit(X, Y, sensitive_features=SEX)
     for model, kind in (
-        (boosted, "Shapley values"),
-        (module, "integrated gradients"),
-        (fitted, "integrated gradients"),
-        (lambda rows: LINEAR.predict_proba(rows)[:, 1], "Shapley values"),
+        (boosted, "shapley"),
+        (module, "integrated_gradients"),
+        (fitted, "integrated_gradients"),
+        (lambda rows: LINEAR.predict_proba(rows)[:, 1], "shapley"),
     ):
         labels = (Y == "yes").astype(int) if model is module else Y
         found = gcig.explain(model, X.iloc[:2], reference=(X, labels, SEX)).record
@@ -71,7 +72,7 @@ def test_every_kind_of_model_is_explained(tmp_path) -> None:
     own = gcig.explain(fitted, X.iloc[:1]).record  # references of its training rows
     theirs = gcig.explain(fitted, X.iloc[:1], reference=REFERENCE, neighbours=False).record
     for mine, other in zip(own.rows[0].columns, theirs.rows[0].columns, strict=True):
-        assert mine.attributions == pytest.approx(other.attributions, abs=1e-4)
+        assert mine.attributions == pytest.approx(other.attributions, abs=1e-3)
     assert own.rows[0].neighbours == ()
     with pytest.raises(InputError, match="reference is missing: this model has no references"):
         gcig.explain(LINEAR, X.iloc[:1])
@@ -118,6 +119,7 @@ def test_distances_of_dates_are_days(convert) -> None:
     assert found[0, 0] == (1, 1.0)  # at most 1
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
     kind = np.where(SEX == "group 0", np.where(X["age"] > 0, "a", "b"), "c")
     table = X.assign(kind=pd.Series(kind).map({"a": 1.0, "b": 2.0, "c": 3.0}))
@@ -152,9 +154,7 @@ def test_a_protected_column_may_have_an_ampersand_in_its_name() -> None:
     named = SEX.iloc[[3]].rename("age & sex")
     found = gcig.explain(model, table.iloc[[3]], reference=(table, Y, SEX), sensitive_features=named)
     assert found.record.hidden == ("age & sex",)
-    audited = gcig.audit(
-        model, table, Y, sensitive_features=SEX.rename("age & sex"), n_bootstrap=9, n_shuffles=9
-    )
+    audited = gcig.audit(model, table, Y, sensitive_features=SEX.rename("age & sex"), n_bootstrap=9)
     assert audited.record.subject.sensitive == ("age & sex",)
 
 

@@ -16,7 +16,7 @@ from gcig.methods import METHODS
 from tables import make_numeric_loans
 
 NUMBERS = ["income", "debt", "age", "noise"]
-QUICK = {"n_bootstrap": 50, "n_shuffles": 19}
+QUICK = {"n_bootstrap": 50}
 ROLES = {"target": "approved", "sensitive": "sex"}
 BATCHES = {"in_memory_rows": 0, "rows_at_once": 170}
 
@@ -25,26 +25,12 @@ def fitted(table: pd.DataFrame) -> LogisticRegression:
     return LogisticRegression().fit(table[NUMBERS], table["approved"])
 
 
-def estimates(record) -> dict[str, float]:
-    found, outcome = record.procedural, record.outcome
-    return {
-        "gcig": found.gcig.value,
-        "effective": found.effective_columns,
-        **{f"label {label.label}": label.gcig.value for label in found.labels},
-        **{f"{pair.first} {pair.second}": pair.gcig.value for pair in found.pairs},
-        **{column.column: column.contribution.value for column in found.columns},
-        **{check.setting: check.gcig for check in found.stability},
-        **{row.position: row.disparity for row in found.rows},
-        **{
-            name: getattr(outcome, name).value
-            for name in ("accuracy", "f1", "auc", "eo_gap", "selection_rate_ratio")
-        },
-        **{
-            (group.group, name): getattr(group, name).value
-            for group in record.groups
-            for name in ("tpr", "calibration", "auc", "gcig")
-        },
-    }
+def agree(found, expected, *, in_parts: bool) -> None:
+    """In parts, references are frozen before: chance of GCIG and its definition may differ in rounding."""
+    for name, value in expected.values().items():
+        assert found[name] == pytest.approx(value, rel=1e-6, abs=1e-9, nan_ok=True), name
+    if not in_parts:
+        assert found.columns == expected.columns
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -58,46 +44,10 @@ def test_estimates_are_those_of_the_table_in_memory(tmp_path, suffix: str, optio
         model, table[NUMBERS], table["approved"], sensitive_features=table["sex"], **QUICK
     ).record
     found = audit_file(model, path, **ROLES, **QUICK, **options).record
-    assert estimates(found) == pytest.approx(estimates(expected))
+    agree(found.evaluation, expected.evaluation, in_parts=bool(options))
     assert found.subject.data_sha256 == hash_file(path)
     assert found.subject.n_rows == 900
-    assert found.subject.positive == "yes"
-    if options == {}:
-        assert found.procedural == expected.procedural  # to the last draw
-
-
-def test_rows_of_batches_are_described_as_those_of_the_table(tmp_path) -> None:
-    table = make_numeric_loans(400).assign(id=range(1000, 1400))
-    table.to_csv(tmp_path / "loans.csv", index=False)
-    model, options = fitted(table), {"include_rows": True, "id_column": "id", **QUICK}
-    whole, parts = (
-        audit_file(model, tmp_path / "loans.csv", **ROLES, **options, drop=["id"], **batches).record
-        for batches in ({}, BATCHES)
-    )
-    expected = {row.position: row.explanation for row in whole.procedural.rows}
-    assert len(expected) > 390  # all rows but those without reasons
-    for place, row in enumerate(parts.procedural.rows):
-        assert row.explanation.row == str(1000 + row.position)
-        assert len(row.explanation.neighbours) == (4 if place < 892 // 4 else 0)  # the most affected rows
-        if row.position in expected:
-            entries = [(each.column, each.value) for each in row.explanation.columns]
-            assert entries == [(each.column, each.value) for each in expected[row.position].columns]
-            near = [each.distance for each in expected[row.position].neighbours]
-            assert [each.distance for each in row.explanation.neighbours] == pytest.approx(near)
-    assert expected.keys() == {row.position for row in parts.procedural.rows}
-
-
-def test_noise_floor_and_intervals_are_alike_in_batches(tmp_path) -> None:
-    table = make_numeric_loans(3000, 2)
-    table.to_csv(tmp_path / "t.csv", index=False)
-    options = {"n_bootstrap": 300, "n_shuffles": 199}
-    whole = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **options).record.procedural
-    parts = audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **options, **BATCHES).record.procedural
-    assert parts.noise_floor.value == pytest.approx(whole.noise_floor.value, rel=0.1)
-    assert parts.excess.high - parts.excess.low == pytest.approx(
-        whole.excess.high - whole.excess.low, rel=0.3
-    )
-    assert parts.p_value == whole.p_value == 0.005
+    assert found.subject.classes[1] == "yes"
 
 
 def test_schema_grows_with_later_rows(tmp_path) -> None:
@@ -116,13 +66,13 @@ def test_schema_grows_with_later_rows(tmp_path) -> None:
         chance = 0.3 + 0.4 * (rows["income"] > 0.5) + 0.1 * (rows["code"] == "x") - 0.1 * rows["hours"].isna()
         return chance.to_numpy()
 
-    options = {"max_rows_explained": 30, "positive": "yes", "n_bootstrap": 5, "n_shuffles": 5, **ROLES}
+    options = {"positive": "yes", "n_bootstrap": 5, **ROLES}
     whole = audit_file(model, path, **options).record
     parts = audit_file(model, path, **options, **BATCHES).record
-    assert [group.group for group in parts.groups] == ["group 0", "group 1"]
-    assert parts.outcome.accuracy.value == whole.outcome.accuracy.value
+    assert [group.group for group in parts.evaluation.groups] == ["group 0", "group 1"]
+    assert parts.evaluation.accuracy == whole.evaluation.accuracy
     assert parts.subject.n_columns == 6
-    used = {column.column for column in parts.procedural.columns if column.share > 0}
+    used = {name for name, value in parts.evaluation.reason_gap_common_columns.items() if value}
     assert used == {"income", "code", "hours"}
 
 
@@ -138,7 +88,7 @@ def test_a_gcig_model_reads_its_own_columns(tmp_path) -> None:
     found = audit_file(tmp_path / "model", tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES).record
     expected = gcig.evaluate(model, table[inputs], table["approved"], sensitive_features=table["sex"])
     assert found.subject.n_columns == 5
-    assert found.procedural.gcig.value == pytest.approx(expected.gcig, rel=1e-5)
+    assert found.evaluation.gcig == pytest.approx(expected.gcig, rel=1e-5)
     assert found.subject.model_name == "model"
 
 
@@ -146,11 +96,10 @@ def test_trees_in_batches(tmp_path) -> None:
     table = make_numeric_loans(600)
     table.to_parquet(tmp_path / "t.parquet")
     model = HistGradientBoostingClassifier(max_iter=5).fit(table[NUMBERS], table["approved"])
-    found = audit_file(
-        model, tmp_path / "t.parquet", **ROLES, **QUICK, **BATCHES, max_rows_explained=40
-    ).record
-    assert found.subject.explanation == "Shapley values"
-    assert found.procedural.columns[0].column == "income"
+    found = audit_file(model, tmp_path / "t.parquet", **ROLES, **QUICK, **BATCHES).record
+    assert found.subject.explanation == "shapley"
+    columns = found.evaluation.reason_gap_common_columns
+    assert max(columns, key=columns.get) == "income"
 
 
 def test_a_separate_reference(tmp_path) -> None:
@@ -168,7 +117,7 @@ def test_a_separate_reference(tmp_path) -> None:
         reference=reference,
         **QUICK,
     ).record
-    assert found.procedural.gcig.value == pytest.approx(expected.procedural.gcig.value)
+    assert found.evaluation.gcig == pytest.approx(expected.evaluation.gcig)
 
 
 def test_positive_and_crossed_attributes(tmp_path) -> None:
@@ -184,24 +133,23 @@ def test_positive_and_crossed_attributes(tmp_path) -> None:
         positive="no",
         sensitive=["sex", "race"],
         drop=["noise"],
-        max_rows_explained=20,
         **QUICK,
         **BATCHES,
     ).record
-    assert found.subject.positive == "no"
+    assert found.subject.classes[1] == "no"
     assert found.subject.sensitive == ("sex", "race")
     assert found.subject.n_columns == 3
-    assert len(found.groups) == 4
-    assert found.outcome.auc.value > 0.6
+    assert len(found.evaluation.groups) == 4
+    assert found.evaluation.auc > 0.6
 
 
 def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
     table = make_numeric_loans(400)
     table.to_csv(tmp_path / "t.csv", index=False)
-    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, progress=True)
+    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES, progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "attributions" in captured.err
+    assert "Measuring: 400 of 400 rows" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -256,4 +204,4 @@ def test_the_negative_class_is_not_taken_for_the_positive_one(tmp_path):
     found = audit_file(
         model, tmp_path / "loans.csv", target="paid", sensitive="sex", positive="yes", n_bootstrap=20
     )
-    assert found.record.outcome.auc.value > 0.7
+    assert found.evaluation.auc > 0.7

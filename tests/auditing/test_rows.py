@@ -1,19 +1,14 @@
 """Described rows of a linear model by hand, columns that reveal the group, and neighbours by a plain loop."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from gcig.adapters import Outputs, adapt
-from gcig.auditing.rows import RowDescriber, _as_text, find_neighbours, revealing_columns
-from gcig.auditing.sources import Batch
-from gcig.core.definition import Definition
-from gcig.metrics.reasons import Comparison
-from gcig.metrics.sample import EncodedRows, Sample
+from gcig.adapters import Outputs
+from gcig.auditing.rows import _as_text, find_neighbours, revealing_columns
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame(
@@ -97,92 +92,4 @@ X = RNG.normal(size=(40, 3)) + np.outer(np.arange(40) % 2, [1.0, 0.0, 0.5])
 LABELS = (np.arange(40) // 2 + RNG.integers(0, 2, 40)) % 2
 MODEL = LogisticRegression().fit(X, LABELS)
 WEIGHTS = MODEL.coef_[0]
-ROWS = EncodedRows(X[:4], np.array([0, 1, 1, 0]), np.array([0, -1] * 2), np.array([7, 8, 9, 4]), None)
 OUTPUTS = Outputs(np.array([0.2, 0.5, 0.9, 0.1]), np.array([0.0, 0.5, 1.0, 0.49]))
-
-
-def describer(**settings) -> RowDescriber:
-    adapted = adapt(MODEL, X)
-    sample = Sample.check(adapted, X, LABELS, np.array(["f", "m"])[np.arange(40) % 2], None, None)
-    comparison = Comparison.prepare(
-        adapted, sample.baselines, Definition(), sample.rows, 40, compared=sample.compared
-    )
-    return RowDescriber(comparison, ("f", "m"), ("no", "yes"), **settings)
-
-
-def describe(by: RowDescriber, table=X[:4], **settings):
-    return by.describe(Batch(table, None, ROWS, list("abcd")), OUTPUTS, **settings)
-
-
-def test_rows_of_a_linear_model_are_described_by_its_products() -> None:
-    by = describer(threshold=0.8, shows_groups=True)
-    for i, row in enumerate(describe(by, table=X.reshape(40, 3, 1)[:4])):
-        references = by.comparison.baselines[ROWS.labels[i]]
-        values = WEIGHTS * (ROWS.inputs[i] - references)
-        logit = float(ROWS.inputs[i] @ WEIGHTS + MODEL.intercept_[0])
-        assert (row.row, row.position, row.role) == ("abcd"[i], ROWS.positions[i], "")
-        assert (row.score, row.label, row.label_source) == (
-            OUTPUTS.scores[i],
-            ["no", "yes"][ROWS.labels[i]],
-            "given",
-        )
-        assert (row.decision, row.favourable) == (("yes", True) if i in (1, 2) else ("no", False))
-        assert row.group == ["f", None][i % 2]
-        assert row.logit == pytest.approx(logit)
-        assert row.margin == pytest.approx(logit - math.log(4))
-        expected = references @ WEIGHTS + MODEL.intercept_[0]
-        assert row.references == pytest.approx(dict(zip("fm", expected, strict=True)))
-        units = values / np.abs(values).sum(axis=1, keepdims=True)
-        squares = np.square(units[0] - units[1])
-        assert row.disparity == pytest.approx(math.sqrt(squares.sum()))
-        spread = np.abs(values[0] - values[1])
-        assert [each.column for each in row.columns] == [f"x{j}" for j in np.argsort(-spread)]
-        for each in row.columns:
-            j = int(each.column[1])
-            assert each.attributions == pytest.approx({"f": values[0, j], "m": values[1, j]})
-            assert each.difference == pytest.approx(spread[j])
-            assert each.share == pytest.approx(squares[j] / squares.sum())
-            assert each.value == ""
-
-
-def test_entries_are_those_of_the_table_unless_they_are_hidden() -> None:
-    table = pd.DataFrame({"x0": [1.5, None, 2.0, 3.0], "x1": list("pqrs")})
-    found = describe(describer(favourable=0, hidden=frozenset({"x1"})), table=table)
-    assert [row.favourable for row in found] == [True, False, False, True]
-    entries = [{each.column: each.value for each in row.columns} for row in found]
-    assert [each["x0"] for each in entries] == ["1.5", "missing", "2", "3"]
-    assert all((each["x1"], each["x2"]) == ("not shown", "") for each in entries)
-
-
-def test_neighbours_have_a_role_and_a_group_and_no_position() -> None:
-    found = describe(describer(), roles=["one", "two", "three", "four"])
-    assert [(row.position, row.role, row.group) for row in found] == [
-        (-1, "one", "f"),
-        (-1, "two", None),
-        (-1, "three", "f"),
-        (-1, "four", None),
-    ]
-
-
-def test_rows_without_names_are_named_by_position_and_their_group_is_hidden() -> None:
-    found = describer().describe(Batch(X[:4], None, ROWS), OUTPUTS)
-    assert [row.row for row in found] == ["7", "8", "9", "4"]
-    assert all(row.group is None for row in found)
-
-
-def test_known_attributions_are_used_and_ties_ordered_by_size() -> None:
-    values = np.array([[[1.0, 5.0, -2.0]] * 4, [[1.0, 5.0, -2.0]] * 4])
-    first = describe(describer(), values=values)[0]
-    assert [each.column for each in first.columns] == ["x1", "x2", "x0"]  # no column differs
-    assert first.references == pytest.approx(dict.fromkeys("fm", first.logit - 4.0))
-    assert first.disparity == 0
-    assert all(math.isnan(each.share) for each in first.columns)
-
-
-def test_rows_of_a_label_without_references_have_no_reasons() -> None:
-    by = describer()
-    unknown = by.comparison.baselines.copy()
-    unknown[1] = np.nan
-    found = describe(replace(by, comparison=replace(by.comparison, baselines=unknown)))
-    assert [math.isnan(row.disparity) for row in found] == [False, True, True, False]
-    assert math.isnan(found[1].columns[0].difference)

@@ -101,7 +101,7 @@ def comparison_of(figures):
     """A comparison whose folds have the given (auc, eo_gap, gcig, collapsed) by method."""
     from dataclasses import replace
 
-    from gcig.metrics.outcome import evaluate_predictions
+    from gcig.metrics.predictions import evaluate_predictions
 
     sample = evaluate_predictions(
         [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1], min_cell=1

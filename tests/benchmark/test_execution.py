@@ -9,7 +9,7 @@ from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import Trial
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
-from gcig.metrics.outcome import evaluate_predictions
+from gcig.metrics.predictions import evaluate_predictions
 from support.small_runs import QUICK, BrokenClassifier, one_trial, registered, small_table, small_trials
 
 TABLE = small_table()

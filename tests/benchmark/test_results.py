@@ -17,7 +17,7 @@ from gcig.benchmark.results import (
 )
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, provenance
-from gcig.metrics.outcome import evaluate_predictions
+from gcig.metrics.predictions import evaluate_predictions
 from support.small_runs import small_table, small_trials
 
 TABLE = small_table()

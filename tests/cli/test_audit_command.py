@@ -214,9 +214,9 @@ def test_the_favourable_class_may_be_the_negative_one(audit, tmp_path):
     turned = AuditRecord.from_json(audit("--json", "--favourable", "no")[1])
     assert (usual.subject.favourable, turned.subject.favourable) == ("yes", "no")
     rates = [group.selection_rate.value for group in usual.groups]
-    assert usual.outcome.selection_rate_ratio.value == pytest.approx(min(rates) / max(rates))
+    assert usual.evaluation.selection_rate_ratio == pytest.approx(min(rates) / max(rates))
     refused = [1 - rate for rate in rates]
-    assert turned.outcome.selection_rate_ratio.value == pytest.approx(min(refused) / max(refused))
+    assert turned.evaluation.selection_rate_ratio == pytest.approx(min(refused) / max(refused))
     assert [group.favourable_rate.value for group in turned.groups] == pytest.approx(refused)
     assert any("gets the favourable decision, 'no'" in line for line in turned.verdict.findings)
     for before, after in zip(usual.procedural.columns, turned.procedural.columns, strict=True):

@@ -80,7 +80,7 @@ def test_any_table_gets_a_result_or_an_error_of_the_library(tmp_path_factory, ta
         np.testing.assert_array_equal(loaded.predict_proba(X, **by), expected)
         explanation = loaded.explain(X, y)
         assert np.isfinite(explanation.attributions).all()
-        found = gcig.audit(loaded, X, y, **by, n_bootstrap=10, n_shuffles=9, min_cell=1)
+        found = gcig.audit(loaded, X, y, **by, n_bootstrap=10, min_cell=1)
         page = found.to_html()
         assert page.startswith(("<!doctype html>", "<!DOCTYPE html>"))
         json.loads(found.to_json())

@@ -197,7 +197,7 @@ def test_pages_about_single_people_are_for_their_owner_only(tmp_path):
     modes = []
     for include_rows in (True, False):
         page = tmp_path / f"{include_rows}.html"
-        options = {"include_rows": include_rows, "n_bootstrap": 20, "n_shuffles": 5}
+        options = {"n_bootstrap": 20}
         gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **options).to_html(page)
         modes.append(stat.S_IMODE(page.stat().st_mode))
     (tmp_path / "usual").touch()
@@ -241,7 +241,7 @@ def test_no_network_at_fit_evaluate_audit_and_page(tmp_path):
     with no_network() as tried, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = gcig.FairXClassifier(**QUICK).fit(LOANS.X, LOANS.y, **LOANS.groups)
-        found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, n_bootstrap=20, n_shuffles=19)
+        found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, n_bootstrap=20)
         page = found.to_html()
         model.save(tmp_path / "m")
         gcig.load(tmp_path / "m").explain(LOANS.X)

@@ -64,7 +64,7 @@ def make_explanation(rows, linear):
 
 
 def make_audit(rows, linear):
-    return audit(linear, **rows, n_bootstrap=5, n_shuffles=5, include_rows=True, name=COLUMN)
+    return audit(linear, **rows, n_bootstrap=5, name=COLUMN)
 
 
 def make_comparison(rows, linear):

@@ -86,7 +86,7 @@ def test_evaluation(credit, in_polars):
 def test_audit(credit, in_polars):
     X, y, sex = credit
     table, y_polars, sex_polars = in_polars
-    few = {"n_bootstrap": 20, "n_shuffles": 5}
+    few = {"n_bootstrap": 20}
     ours = audit(fitted_credit(), table, y_polars, sensitive_features=sex_polars, **few).record
     expected = audit(fitted_credit(), X, y, sensitive_features=sex, **few).record
     for part in ("verdict", "outcome", "groups", "procedural"):

@@ -16,8 +16,7 @@ import gcig
 from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.metrics import evaluate, gcig_score
-from gcig.metrics.columns import ComparedColumns, _common_name, _frequencies, _mean_reference
-from gcig.metrics.sample import EncodedRows
+from gcig.metrics.columns import ComparedColumns, _common_name, _frequencies
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +49,13 @@ def moved(module: nn.Module, columns: slice) -> nn.Module:
     return other
 
 
-@pytest.mark.parametrize("reference", ["mean", "members"])
 @pytest.mark.parametrize("columns", ["original", "encoded", "raw"])
-def test_only_raw_columns_see_a_constant_that_moves_to_the_bias(table, network, columns, reference) -> None:
+def test_only_raw_columns_see_a_constant_that_moves_to_the_bias(table, network, columns) -> None:
     X, y, sex, _ = table
     other = moved(network, slice(2, 5))
     rows = torch.tensor(X.to_numpy())
     assert torch.allclose(network(rows), other(rows))
-    definition = Definition(columns=columns, reference=reference)
+    definition = Definition(columns=columns)
     before, after = (
         gcig_score(model, X, y, sensitive_features=sex, definition=definition) for model in (network, other)
     )
@@ -92,8 +90,7 @@ def test_encoded_attributions_by_hand(table, network) -> None:
     cells = [[(labels == label) & (groups == group) for group in range(2)] for label in range(2)]
     means = np.stack([[rows[cell].mean(axis=0) for cell in of_label] for of_label in cells])
     adapted = adapt(network, X)
-    sample = EncodedRows(rows, labels, groups, np.arange(len(rows)), None)
-    columns = ComparedColumns.find(adapted, sample, means, (0, 1))
+    columns = ComparedColumns.find(adapted, rows, rows.mean(axis=0))
     assert columns.names == ("age", "pay", "job")
     np.testing.assert_array_equal(columns.blocks, [0, 1, 2, 2, 2])
     frequencies = columns.frequencies.numpy()
@@ -159,19 +156,8 @@ def test_dummy_columns_have_the_name_that_they_share(names: list[str], shared: s
     assert _common_name(names) == shared
 
 
-def test_references_are_averaged_by_the_rows_of_their_cells() -> None:
-    """Each cell counts one row more than it has, so that none is left out; unknown references are."""
-    labels, groups = np.array([0, 0, 0, 1, 1, 1]), np.array([4, 4, 7, 4, 7, 5])
-    rows = EncodedRows(np.zeros((6, 2)), labels, groups, np.arange(6), None)
-    baselines = np.array([[[1.0, 10.0], [2.0, 20.0]], [[3.0, 30.0], [np.nan, 40.0]]])
-    found = _mean_reference(rows, baselines, (4, 7))
-    assert found == pytest.approx((3 * baselines[0, 0] + 2 * baselines[0, 1] + 2 * baselines[1, 0]) / 7)
-
-
 def test_a_category_that_no_row_has_keeps_its_frequency_among_the_references() -> None:
     inputs = np.array([[1.0, 0.0, 0.0, 7.0], [0.0, 1.0, 0.0, 8.0], [1.0, 0.0, 0.0, 9.0]])
-    codes = np.zeros(3, dtype=np.int64)
-    rows = EncodedRows(inputs, codes, codes, np.arange(3), None)
-    found, ranges = _frequencies(np.array([0, 0, 0, 1]), rows, np.array([0.5, 0.3, 0.2, 8.0]))
+    found, ranges = _frequencies(np.array([0, 0, 0, 1]), inputs, np.array([0.5, 0.3, 0.2, 8.0]))
     assert found == pytest.approx([0.5, 0.3, 0.2, 0.0])
     assert ranges.tolist() == [1.0] * 4

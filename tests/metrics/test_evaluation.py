@@ -1,5 +1,4 @@
 import math
-import warnings
 from functools import wraps
 from types import SimpleNamespace
 
@@ -14,12 +13,10 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from gcig._validation import InputError, InputWarning
-from gcig.adapters import adapt
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.metrics import evaluate, evaluate_predictions, evaluation, gcig_score
-from gcig.metrics.sample import RandomStreams, Sample
+from gcig.metrics import evaluate, evaluate_predictions, gcig_score
 from gcig.records import Evaluation
 
 
@@ -52,44 +49,12 @@ def test_linear_model_matches_brute_force(sample) -> None:
     result = evaluate(model, X, y, sensitive_features=sex)
     assert result.gcig == pytest.approx(rows.mean())
     assert gcig_score(model, X, y, sensitive_features=sex) == pytest.approx(rows.mean())
-    assert (result.gcig_label0, result.gcig_label1) == pytest.approx(
-        (rows[y == 0].mean(), rows[y == 1].mean())
-    )
     assert result.gcig_groups == pytest.approx({g: rows[sex == g].mean() for g in ("f", "m")})
     assert result.undefined_rows == 0
     assert result.completeness < 1e-10
     assert list(result.gcig_columns) == ["age", "pay", "job"]
     assert max(result.gcig_columns, key=result.gcig_columns.__getitem__) == "age"
     assert 1 < result.effective_columns <= 3
-
-
-def test_interval_is_the_bootstrap_of_the_mean(sample) -> None:
-    X, y, sex = sample
-    model = LogisticRegression().fit(X, y)
-    rows = gcig_by_hand(model, X, y, sex)
-    result = evaluate(model, X, y, sensitive_features=sex)
-    draws = np.random.default_rng(9).choice(rows, size=(4000, 400)).mean(axis=1)
-    width = np.subtract(*np.quantile(draws, [0.975, 0.025]))
-    assert result.gcig_high - result.gcig_low == pytest.approx(width, rel=0.1)
-    assert result.gcig_low < result.gcig < result.gcig_high
-    again = evaluate(model, X, y, sensitive_features=sex)
-    assert again == result
-    other = evaluate(model, X, y, sensitive_features=sex, random_state=1)
-    assert other.gcig_low != result.gcig_low
-    drawn = evaluate(model, X, y, sensitive_features=sex, random_state=None)
-    assert drawn.gcig == result.gcig
-    assert drawn.gcig_low != result.gcig_low
-    assert math.isnan(evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).gcig_low)
-
-
-def test_outcomes_are_those_of_the_predictions(sample) -> None:
-    X, y, sex = sample
-    model = LogisticRegression().fit(X, y)
-    ours = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0).to_dict()
-    plain = evaluate_predictions(y, model.predict_proba(X)[:, 1], sensitive_features=sex).to_dict()
-    shared = [name for name in plain if "gcig" not in name and plain[name] not in (None, {}, [])]
-    assert len(shared) > 15
-    assert {name: ours[name] for name in shared} == {name: plain[name] for name in shared}
 
 
 def test_record_survives_json(sample) -> None:
@@ -106,10 +71,11 @@ def test_definition_determines_gcig(sample) -> None:
     l2 = evaluate(model, X, y, sensitive_features=sex, definition=Definition(norm="l2"), n_bootstrap=0)
     assert l2.gcig == l2.gcig_l2 == pytest.approx(plain.gcig_l2)
     assert l2.gcig != plain.gcig
-    equal = Definition(label_weights="equal")
-    assert gcig_score(model, X, y, sensitive_features=sex, definition=equal) == pytest.approx(
-        (plain.gcig_label0 + plain.gcig_label1) / 2
-    )
+    rows = gcig_by_hand(model, X, y, sex)
+    means = [rows[y == label].mean() for label in (0, 1)]
+    for weights, expected in (("equal", np.mean(means)), ("sum", np.sum(means))):
+        score = gcig_score(model, X, y, sensitive_features=sex, definition=Definition(label_weights=weights))
+        assert score == pytest.approx(expected)
 
 
 def test_weights_are_repeated_rows(sample) -> None:
@@ -124,7 +90,7 @@ def test_weights_are_repeated_rows(sample) -> None:
     repeated = evaluate(
         model, X.iloc[rows], y[rows], sensitive_features=sex[rows], reference=reference, n_bootstrap=0
     )
-    for name in ("gcig", "gcig_l2", "gcig_label1", "auc", "eo_gap", "f1", "effective_columns"):
+    for name in ("gcig", "gcig_l2", "auc", "eo_gap", "f1"):
         assert getattr(weighted, name) == pytest.approx(getattr(repeated, name)), name
     assert weighted.gcig_columns == pytest.approx(repeated.gcig_columns)
 
@@ -148,42 +114,11 @@ def test_group_that_the_reference_lacks_is_an_error(sample) -> None:
         gcig_score(model, X, y, sensitive_features=sex, reference=(X, y))  # type: ignore[arg-type]
 
 
-def test_missing_baseline_is_nan_and_named(sample) -> None:
-    X, y, sex = sample
-    model = LogisticRegression().fit(X, y)
-    rows = ~((y == 1) & (sex == "f"))
-    with pytest.warns(UndefinedMetricWarning, match=r"label 1 in group 'f'.*reference="):
-        score = gcig_score(model, X[rows], y[rows], sensitive_features=sex[rows])
-    assert math.isnan(score)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        result = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows], min_cell=1)
-    assert math.isnan(result.gcig)
-    assert math.isnan(result.gcig_high)
-    assert result.gcig_label0 > 0
-    with pytest.warns(UndefinedMetricWarning, match="rates of these cells"):
-        known = evaluate(
-            model,
-            X[rows],
-            y[rows],
-            sensitive_features=sex[rows],
-            reference=(X, y, sex),
-            n_bootstrap=5,
-            min_cell=1,
-        )
-    assert known.gcig > 0
-    with pytest.warns(UndefinedMetricWarning) as caught:
-        hidden = evaluate(model, X[rows], y[rows], sensitive_features=sex[rows])
-    assert math.isnan(hidden.gcig)
-    assert hidden.compared_groups == ()
-    assert any("GCIG is NaN: fewer than two groups" in str(each.message) for each in caught)
-
-
 def test_gcig_of_a_constant_model_is_nan_and_says_why(sample) -> None:
     X, y, sex = sample
     model = nn.Linear(3, 1)
     nn.init.zeros_(model.weight)
-    with pytest.warns(UndefinedMetricWarning, match=r"GCIG is NaN: .*constant"):
+    with pytest.warns(UndefinedMetricWarning, match="No figure about reasons"):
         assert math.isnan(gcig_score(model, X, y, sensitive_features=sex))
 
 
@@ -211,31 +146,10 @@ def test_a_score_without_probabilities(sample) -> None:
     result = evaluate(model, X, y, sensitive_features=sex, n_bootstrap=0)
     assert result.auc > 0.7
     assert math.isnan(result.log_loss)
-    assert math.isnan(result.groups[0].calibration_error)
+    assert math.isnan(result.groups[0].calibration)
     assert result.gcig > 0
     with pytest.raises(InputError, match="threshold"):
         evaluate(model, X, y, sensitive_features=sex, threshold=0.5)
-
-
-def test_torch_module_equals_the_linear_model_that_it_is(sample) -> None:
-    X, y, sex = sample
-    model = LogisticRegression().fit(X, y)
-    module = nn.Linear(3, 1, dtype=torch.float64)
-    with torch.no_grad():
-        module.weight.copy_(torch.tensor(model.coef_))
-        module.bias.copy_(torch.tensor(model.intercept_))
-    module.train()
-    ours = evaluate(module, X, y, sensitive_features=sex).to_dict()
-    theirs = evaluate(model, X, y, sensitive_features=sex).to_dict()
-    for mine, other in zip(ours.pop("groups"), theirs.pop("groups"), strict=True):
-        assert mine == pytest.approx(other)
-    assert ours.pop("suppressed_cells") == theirs.pop("suppressed_cells") == []
-    assert ours.pop("compared_groups") == theirs.pop("compared_groups") == ["f", "m"]
-    for name in ("definition", "gcig_columns", "gcig_groups"):
-        assert ours.pop(name) == pytest.approx(theirs.pop(name))
-    assert ours.pop("undefined") == theirs.pop("undefined")
-    assert ours == pytest.approx(theirs)
-    assert module.training
 
 
 def test_two_outputs_with_a_score(sample) -> None:
@@ -363,23 +277,3 @@ def test_input_warnings_are_issued_once(sample):
     ) as said:
         evaluate(model, X.assign(job="baker"), y, sensitive_features=sex, n_bootstrap=0)
     assert len(said) == 1
-
-
-def test_only_intervals_depend_on_the_number_of_bootstrap_draws() -> None:
-    rng = np.random.default_rng(0)
-    X, sex = rng.normal(size=(400, 20)), rng.choice(["f", "m"], 400)  # ranks of 20 similar columns are noisy
-    y = (X.sum(axis=1) + rng.normal(size=400) > 0).astype(int)
-    model = LogisticRegression().fit(X, y)
-    few, many = (evaluate(model, X, y, sensitive_features=sex, n_bootstrap=n).to_dict() for n in (20, 1000))
-    different = {name for name in few if few[name] != many[name]}
-    assert different <= {"gcig_low", "gcig_high", "gcig_members_low", "gcig_members_high"}
-
-
-def test_as_many_rows_are_compared_with_members_as_can_be_afforded(sample) -> None:
-    X, y, sex = (np.concatenate([each] * 5) for each in sample)
-    adapted = adapt(LogisticRegression().fit(X, y), X)
-    checked = Sample.check(adapted, X, y, sex, None, None)
-    sums, drawn = evaluation._sum_sample(checked, Definition(reference="members"), RandomStreams.spawn(0))
-    n_rows = adapted.explainer.budget.member_rows
-    assert n_rows < len(drawn)
-    assert sums.n_explained == n_rows

@@ -9,53 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gcig.metrics import intervals
-from gcig.metrics.intervals import (
-    LEVEL,
-    Blocks,
-    Draws,
-    fair_gap_limit,
-    gap_limit,
-    holm,
-    interval,
-    mean_limit,
-    rate_gap,
-    rate_limits,
-)
+from gcig.metrics.intervals import LEVEL, gap_limit, holm, interval, rate_gap, rate_limits
 from gcig.records import Interval
-
-
-@pytest.mark.parametrize("n", [300, 20_000])
-def test_spread_of_a_mean_is_its_standard_error(n: int) -> None:
-    """One row per block, and twenty rows per block."""
-    values = np.random.default_rng(0).exponential(size=n)
-    blocks = Blocks(n, np.random.default_rng(1))
-    sums = np.zeros((blocks.n_blocks, 2))
-    for part in np.array_split(values, 3):
-        sums += blocks.assign(len(part)) @ np.stack([part, np.ones(len(part))], axis=1)
-    assert sums[:, 1].sum() == n
-    drawn = Draws(blocks.n_blocks, 3000, np.random.default_rng(2)).resample(sums)
-    means = drawn[:, 0] / drawn[:, 1]
-    assert means.std() == pytest.approx(values.std() / np.sqrt(n), rel=0.1)
-
-
-def test_few_rows_have_a_block_each() -> None:
-    blocks = Blocks(5, np.random.default_rng(0))
-    first, second = blocks.assign(3), blocks.assign(2)
-    np.testing.assert_array_equal(first.toarray(), np.eye(5)[:, :3])
-    np.testing.assert_array_equal(second.toarray(), np.eye(5)[:, 3:])
-
-
-def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "_MAX_BLOCKS", 4)
-    blocks = Blocks(100, np.random.default_rng(0))
-    assert blocks.assign(100).shape == (4, 100)
-
-
-def test_draws_keep_the_shape_and_are_shared() -> None:
-    draws = Draws(6, 10, np.random.default_rng(0))
-    ones = draws.resample(np.ones((6, 2, 3)))
-    np.testing.assert_array_equal(ones, np.full((10, 2, 3), 6))
 
 
 def test_interval_without_draws_is_undefined() -> None:
@@ -146,39 +101,3 @@ def test_limits_of_rates_are_exact():
     for k, at_low, at_high in zip(selected, low, high, strict=True):
         assert at_low == 0 or stats.binom.sf(k - 1, 12, at_low) == pytest.approx(1 - LEVEL)
         assert at_high == 1 or stats.binom.cdf(k, 12, at_high) == pytest.approx(1 - LEVEL)
-
-
-def test_an_exactly_fair_model_meets_its_own_floor_half_of_the_time():
-    rates, sizes = np.array([0.1, 0.7]), np.array([[300, 120], [80, 40]])
-    floor = fair_gap_limit(rates, sizes.astype(float))
-    few = np.random.default_rng(0).binomial(sizes, rates[:, None], size=(200, 2, 2)).astype(float)
-    assert floor == np.median([gap_limit(each, sizes.astype(float)) for each in few])
-    drawn = np.random.default_rng(5).binomial(sizes, rates[:, None], size=(1000, 2, 2)).astype(float)
-    below = np.mean([gap_limit(each, sizes.astype(float)) <= floor for each in drawn])
-    assert below == pytest.approx(0.5, abs=0.1)
-
-
-@pytest.mark.parametrize(("n", "worst"), [(30, 0.145), (150, 0.125), (1000, 0.12)])
-def test_the_limit_of_a_skewed_mean_fails_in_about_a_tenth_of_the_samples(n, worst):
-    drawn = np.random.default_rng(n).exponential(size=(4000, n))
-    failures = np.mean([mean_limit(each) < 1 for each in drawn])
-    assert 0.07 < failures < worst
-
-
-def test_the_limit_of_a_skewed_mean_by_hand():
-    """Johnson's t: mean + t s / sqrt(n) + m3 (1 + 2 t^2) / (6 n s^2)."""
-    values = np.array([0.0, 0.0, 0.0, 4.0])
-    t, variance, third = float(stats.t.ppf(LEVEL, 3)), 4.0, (3 * (-1.0) ** 3 + 3.0**3) / 4
-    expected = 1 + t * math.sqrt(variance / 4) + third * (1 + 2 * t**2) / (6 * 4 * variance)
-    assert mean_limit(values) == pytest.approx(expected)
-
-
-def test_the_limit_of_a_mean_of_equal_values_is_that_value():
-    assert mean_limit(np.full(20, 0.3)) == pytest.approx(0.3)
-    assert mean_limit(np.full(20, 0.5)) == 0.5  # here the standard deviation is exactly zero
-    assert math.isnan(mean_limit(np.array([0.3])))
-
-
-def test_a_thousand_rows_are_their_own_blocks() -> None:
-    found = Blocks(1000, np.random.default_rng(0)).assign(1000)
-    np.testing.assert_array_equal(found.diagonal(), np.ones(1000))

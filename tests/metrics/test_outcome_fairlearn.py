@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import precision_score
 
-from gcig.metrics import outcome
+from gcig.metrics import predictions as outcome
 
 
 def sample(seed: int, n_groups: int, weighted: bool):

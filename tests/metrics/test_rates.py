@@ -7,91 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.exceptions import UndefinedMetricWarning
 
-from gcig.metrics.rates import (
-    Confusion,
-    accuracy,
-    balanced_accuracy,
-    base_rates,
-    expected_range,
-    expected_worst_range,
-    f1,
-    favourable_rates,
-    gap,
-    noise_floor,
-    precisions,
-    ratio,
-    selection_rates,
-)
+from gcig.metrics.rates import expected_range, expected_worst_range, gap, ratio
 
 RNG = np.random.default_rng(0)
 N = 90
 LABELS, GROUPS = RNG.integers(0, 2, N), RNG.integers(0, 3, N)
 DECIDED = RNG.integers(0, 2, N)
 PROBABLE, WEIGHTS = RNG.random(N), RNG.random(N) + 0.1
-
-
-@pytest.mark.parametrize("predictions", [DECIDED, PROBABLE], ids=["decisions", "probabilities"])
-@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-def test_counts_are_sums_over_the_rows_of_each_cell(predictions, weights):
-    found = Confusion.count(LABELS, predictions, GROUPS, 4, weights)
-    each = np.ones(N) if weights is None else weights
-    for g in range(4):
-        for y in range(2):
-            own = (g == GROUPS) & (y == LABELS)
-            of_one = sum(each[own] * predictions[own])
-            assert found.counts[g, y].tolist() == pytest.approx([sum(each[own]) - of_one, of_one])
-            assert found.squares[g, y] == pytest.approx(sum(each[own] ** 2))
-            assert found.n_rows[g, y] == own.sum()
-            size = sum(each[own]) ** 2 / sum(each[own] ** 2) if own.any() else 0
-            assert found.sizes[y, g] == pytest.approx(size)
-            rate = found.rates[y, g]
-            assert math.isnan(rate) if g == 3 else rate == pytest.approx(of_one / sum(each[own]))
-        own = g == GROUPS
-        assert found.n_selected[g] == pytest.approx(sum(predictions[own]))
-        size = sum(each[own]) ** 2 / sum(each[own] ** 2) if own.any() else 0
-        assert found.group_sizes[g] == pytest.approx(size)
-    assert found.size == pytest.approx(sum(each) ** 2 / sum(each**2))
-    assert found.pooled.sum() == pytest.approx(each.sum())
-
-
-def test_counts_of_batches_add_up():
-    parts = [
-        Confusion.count(LABELS[rows], PROBABLE[rows], GROUPS[rows], 3, WEIGHTS[rows])
-        for rows in (slice(0, 30), slice(30, None))
-    ]
-    whole, found = Confusion.count(LABELS, PROBABLE, GROUPS, 3, WEIGHTS), parts[0] + parts[1]
-    for name in ("counts", "squares", "n_rows", "n_selected"):
-        np.testing.assert_allclose(getattr(found, name), getattr(whole, name))
-    with pytest.raises(TypeError):
-        parts[0] + 1
-
-
-def cells(*rows):
-    """Return counts with this many rows of label 0 and 1 per group, a third of them decided 1."""
-    n_rows = np.array(rows)
-    counts = np.stack([n_rows - n_rows // 3, n_rows // 3], axis=2).astype(float)
-    return Confusion(counts, n_rows.astype(float), n_rows, counts[..., 1].sum(axis=1))
-
-
-def test_cells_and_groups_with_exactly_the_smallest_size_are_kept():
-    found = cells((11, 10), (30, 12), (5, 6))
-    assert found.kept_cells(11).tolist() == [[True, True, False], [False, True, False]]
-    assert found.kept_groups(11).tolist() == [True, True, True]
-    assert found.kept_groups(12).tolist() == [True, True, False]
-    assert found.kept_cells(1).all()
-    assert found.kept_cells(0).all()
-    assert found.suppressed_cells("abc", 11) == (
-        "label 0 in group 'c'",
-        "label 1 in group 'a'",
-        "label 1 in group 'c'",
-    )
-
-
-def test_no_cell_is_left_out_without_a_smallest_size():
-    assert cells((0, 3), (5, 0)).kept_cells(1).all()
-    assert cells((0, 0), (5, 1)).kept_groups(1).all()
 
 
 def test_gaps_and_ratios_of_the_kept_rates():
@@ -105,51 +28,6 @@ def test_gaps_and_ratios_of_the_kept_rates():
     assert np.isnan(gap(rates, np.array([False, True, False]))).all()
     assert np.isnan(ratio(rates, np.zeros(3, dtype=bool))).all()
     assert gap(rates[:, :1], np.array([True])).tolist() == [0, 0]  # one group, and none is left out
-
-
-def test_the_favourable_decision_may_be_the_negative_one():
-    counts = np.array([[[3.0, 1.0], [2.0, 2.0]], [[0.0, 6.0], [1.0, 1.0]]])  # (groups, labels, predictions)
-    assert favourable_rates(counts, 1).tolist() == [3 / 8, 7 / 8]
-    assert favourable_rates(counts, 0).tolist() == [5 / 8, 1 / 8]
-
-
-def test_rates_of_several_draws_are_those_of_each():
-    shape = (4, 3, 2, 2)  # draws, groups, labels, decisions
-    counts = np.random.default_rng(0).integers(1, 9, size=shape).astype(float)
-    for rates, one in (
-        (precisions, lambda each: each[1, 1] / each[:, 1].sum()),
-        (base_rates, lambda each: each[1].sum() / each.sum()),
-        (selection_rates, lambda each: each[:, 1].sum() / each.sum()),
-        (accuracy, lambda each: np.trace(each) / each.sum()),
-        (balanced_accuracy, lambda each: (each.diagonal() / each.sum(axis=1)).mean()),
-        (f1, lambda each: each[1, 1] / (each[1, 1] + (each[0, 1] + each[1, 0]) / 2)),
-    ):
-        by_hand = [[one(counts[draw, group]) for group in range(3)] for draw in range(4)]
-        np.testing.assert_allclose(rates(counts), by_hand)
-
-
-def test_two_gaps_are_added_or_the_larger_one_is_taken():
-    found = cells((10, 10), (10, 10))
-    counts = np.array(
-        [[[9.0, 1.0], [4.0, 6.0]], [[8.0, 2.0], [7.0, 3.0]]]
-    )  # FPR 0.1 and 0.2, TPR 0.6 and 0.3
-    empty = counts * [[[1.0], [1.0]], [[1.0], [0.0]]]  # no TPR in the second group
-    both = np.stack([counts, empty])
-    assert found.measures()["eo_gap"](both).tolist() == pytest.approx([0.4, math.nan], nan_ok=True)
-    assert found.measures()["eo_worst"](both).tolist() == pytest.approx([0.3, math.nan], nan_ok=True)
-    assert found.measures(min_cell=11)["eo_gap"](counts[None]).tolist() == pytest.approx(
-        [math.nan], nan_ok=True
-    )
-
-
-def test_empty_cells_and_too_few_groups_are_warned_of(recwarn):
-    cells((12, 12), (12, 12), (3, 3)).warn_if_undefined("abc", min_cell=11)
-    cells((0, 12), (12, 12)).warn_if_undefined("ab", labels=(1,))
-    assert not recwarn
-    with pytest.warns(UndefinedMetricWarning, match="No rows .* with label 0 in group 'a': rates"):
-        cells((0, 12), (12, 12)).warn_if_undefined("ab")
-    with pytest.warns(UndefinedMetricWarning, match="Fewer than two groups have 11 rows with label 1: .*'b'"):
-        cells((12, 12), (12, 10)).warn_if_undefined("ab", min_cell=11)
 
 
 def enumerated_range(n: int, m: int, rate: float) -> float:
@@ -197,24 +75,6 @@ def test_missing_cell_or_rate_is_nan() -> None:
     assert math.isnan(expected_range(np.array([10, 10]), math.nan))
     assert math.isnan(expected_worst_range(np.array([[10, 0], [5, 5]]), np.array([0.5, 0.5])))
     assert math.isnan(expected_worst_range(np.array([[10, 1], [5, 5]]), np.array([math.nan, 0.5])))
-
-
-@pytest.mark.parametrize(("agg", "close"), [("sum", 1e-12), ("worst", 0.03)])
-def test_small_cells_are_left_out_of_the_floor_and_of_its_rates(agg: str, close: float) -> None:
-    rng = np.random.default_rng(0)
-    labels, groups = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
-    decided = rng.integers(0, 2, 300)
-    without = Confusion.count(labels, decided, groups, 2)
-    more = [
-        np.concatenate(each) for each in ((labels, [0] * 4 + [1] * 4), (decided, [1] * 8), (groups, [2] * 8))
-    ]
-    small = Confusion.count(*more, 3)
-    expected = noise_floor(without, agg)
-    assert noise_floor(small, agg, min_cell=5) == pytest.approx(expected, rel=close)
-    assert noise_floor(small, agg, min_cell=4) > 1.5 * expected
-    assert noise_floor(small, agg) == noise_floor(small, agg, min_cell=4)
-    assert math.isnan(noise_floor(without, agg, min_cell=100))
-    assert math.isnan(noise_floor(Confusion.count(labels, decided, 0 * groups, 2), agg))
 
 
 def test_the_simulation_has_a_fixed_seed_and_ten_thousand_draws() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcig.records import Interval, RobustnessFigure
+from gcig.records import Interval
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.charts.drawing import (
@@ -25,7 +25,6 @@ from gcig.report.charts.drawing import (
     x_axis,
 )
 from support.audit_records import HOSTILE
-from support.audit_records import robustness as example_robustness
 
 NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 NAME = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=30))
@@ -75,15 +74,8 @@ def every_chart(draw):
         return charts.disparity_histogram(
             edges, {g: draw(counts) for g in groups}, means={g: draw(NUMBER) for g in groups}
         )
-    if kind == 2:
-        points = st.lists(st.tuples(NUMBER, NUMBER), max_size=5)
-        return charts.roc_curves(
-            {g: draw(points) for g in groups}, operating={g: draw(st.tuples(NUMBER, NUMBER)) for g in groups}
-        )
     if kind == 3:
         return charts.group_rates({c: {g: draw(intervals) for g in groups} for c in columns})
-    if kind == 4:
-        return charts.gauge(draw(intervals), draw(intervals), limit=draw(st.none() | NUMBER))
     if kind == 5:
         return charts.estimates(
             columns, [draw(intervals) for _ in columns], title="t", reference=draw(st.none() | NUMBER)
@@ -94,12 +86,6 @@ def every_chart(draw):
             for g in groups
         ]
         return charts.pareto(points, noise_floor=draw(st.none() | NUMBER))
-    if kind == 7:
-        references = [*columns, "mean", charts.OTHER_NORM]
-        figures = [
-            RobustnessFigure(r, draw(intervals), draw(intervals), "", draw(NUMBER)) for r in references
-        ]
-        return charts.robustness(figures, model=draw(NAME), other=draw(NAME))
     series = [charts.Series(g, draw(row), draw(row), draw(row), draw(row)) for g in groups]
     return charts.lines(series, title="t", x_label="x", y_label="y")
 
@@ -115,12 +101,9 @@ def test_any_numbers_and_names_give_valid_svg(svg):
     [
         charts.attribution_profiles([], {}),
         charts.disparity_histogram([], {}),
-        charts.roc_curves({}),
         charts.group_rates({}),
-        charts.gauge(Interval(math.nan), Interval(math.nan)),
         charts.estimates([], [], title="t"),
         charts.pareto([]),
-        charts.robustness([]),
         charts.lines([], title="t", x_label="", y_label=""),
     ],
 )
@@ -185,53 +168,6 @@ def test_small_differences_in_auc_look_small():
     assert abs(heights[0] - heights[1]) < 5
 
 
-def test_references_that_reverse_the_order_are_dashed():
-    figures = example_robustness(agrees=False).figures
-    assert [f.reference for f in figures if charts.is_reversed(f, figures)] == ["modal member"]
-    root = parsed(charts.robustness(figures, model="FairX", other="plain"))
-    assert len([n for n in root.iter(f"{SVG}line") if n.get("stroke-dasharray")]) == 1
-    assert not [
-        n
-        for n in parsed(charts.robustness(example_robustness().figures)).iter(f"{SVG}line")
-        if n.get("stroke-dasharray")
-    ]
-
-
-def test_each_reference_has_a_filled_and_a_hollow_mark():
-    figures = example_robustness().figures
-    root = parsed(charts.robustness(figures, model="FairX", other="plain"))
-    filled = [c for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None]
-    hollow = [p for p in root.iter(f"{SVG}polygon") if p.find(f"{SVG}title") is not None]
-    assert len(filled) == len(hollow) == len(figures)
-    assert all(p.get("class") == "hollow" for p in hollow)
-    assert filled[0].find(f"{SVG}title").text == "FairX, mean (headline): 0.052 (0.044 to 0.060)"
-    assert float(filled[0].get("cx")) < float(filled[2].get("cx"))
-
-
-def test_the_headline_may_use_another_reference():
-    svg = str(charts.robustness(example_robustness().figures, headline="members"))
-    assert "members (headline)" in svg
-    assert "mean (headline)" not in svg
-
-
-def test_the_l2_norm_has_an_axis_of_its_own():
-    figures = example_robustness().figures
-    words = [node.text for node in parsed(charts.robustness(figures)).iter(f"{SVG}text")]
-    assert "GCIG, normalised by l2: another scale" in words
-    rest = [f for f in figures if f.reference != charts.OTHER_NORM]
-    assert "GCIG, normalised by l2: another scale" not in str(charts.robustness(rest))
-
-
-def test_a_single_model_is_compared_with_the_headline():
-    svg = charts.robustness(example_robustness(paired=False).figures)
-    root = parsed(svg)
-    assert not list(root.iter(f"{SVG}polygon"))
-    (rule,) = [n for n in root.iter(f"{SVG}line") if n.get("stroke-dasharray")]
-    headline = next(c for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None)
-    assert rule.get("x1") == headline.get("cx")
-    assert len([n for n in root.iter(f"{SVG}rect") if n.get("class") == "noise"]) == 8
-
-
 def test_a_gap_breaks_a_line():
     series = charts.Series("s", [1, 2, 3, 4, 5], [1, 2, math.nan, 4, 5])
     root = parsed(charts.lines([series], title="t", x_label="x", y_label="y"))
@@ -255,7 +191,7 @@ def test_groups_differ_in_colour_and_shape():
 
 
 def test_standalone_files_have_their_own_style():
-    text = charts.standalone(charts.gauge(Interval(0.2, 0.1, 0.3), Interval(0.01, 0.0, 0.02)))
+    text = charts.standalone(charts.estimates(["a"], [Interval(0.2, 0.1, 0.3)], title="t"))
     root = ElementTree.fromstring(text.encode())
     style = root.find(f"{SVG}style").text
     assert "prefers-color-scheme: dark" in style

@@ -24,7 +24,7 @@ def test_the_verdict_comes_first(read):
     assert (
         "FairX makes the reasons depend 4.2 times less on the group, at a cost of 0.010 in AUC." in read.texts
     )
-    assert "Decisions: the EO gap falls from 0.300 to 0.100." in read.texts
+    assert "Decisions: the outcome gap falls from 0.300 to 0.100." in read.texts
     assert read.text.index("4.2 times less") < read.text.index("mean ± standard deviation over folds")
 
 

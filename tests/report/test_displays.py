@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,10 +11,9 @@ from gcig.report.displays import (
     DisparityDisplay,
     GroupRatesDisplay,
     ParetoDisplay,
-    RobustnessDisplay,
     _literal,
 )
-from support.audit_records import HOSTILE, example, hostile, robustness, undefined
+from support.audit_records import HOSTILE, hostile
 from support.fold_results import comparison, evaluation
 
 matplotlib = pytest.importorskip("matplotlib", reason="the displays draw with matplotlib (gcig[plot])")
@@ -39,20 +37,9 @@ def explanation():
 
 
 RECORD_DISPLAYS = [
-    AttributionProfileDisplay.from_record,
-    DisparityDisplay.from_record,
-    GroupRatesDisplay.from_record,
+    lambda record: GroupRatesDisplay.from_evaluation(record.evaluation),
     lambda record: ParetoDisplay.from_records([record, record]),
-    lambda record: RobustnessDisplay.from_record(replace(record, robustness=robustness())),
 ]
-
-
-@pytest.mark.parametrize("draw", RECORD_DISPLAYS)
-@pytest.mark.parametrize("record", [example(), undefined(), example(groups=("one",))])
-def test_a_record_is_drawn(draw, record):
-    display = draw(record)
-    display.figure_.canvas.draw()
-    assert display.ax_.figure is display.figure_
 
 
 @pytest.mark.parametrize("draw", RECORD_DISPLAYS)
@@ -126,25 +113,6 @@ def test_the_front_of_a_comparison():
     dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
     assert sorted(dashed[0].get_ydata()) == [pytest.approx(0.90), pytest.approx(0.91)]
     assert display.plot(measure="EO gap").ax_.get_xlabel() == "EO gap"
-
-
-def test_references_are_rows_and_reversed_ones_dashed():
-    found = replace(evaluation(), robustness=robustness(agrees=False))
-    display = RobustnessDisplay.from_evaluation(found, model="FairX", other="plain")
-    names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names[:2] == ["mean (headline)", "label-free"]
-    assert "mean, l2" not in names
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["FairX", "plain"]
-    dashed = [line.get_ydata().mean() for line in display.ax_.lines if line.get_linestyle() == "--"]
-    assert dashed == [pytest.approx(names.index("modal member"))]
-
-
-def test_one_model_has_one_mark_per_reference():
-    display = RobustnessDisplay(robustness(paired=False).figures).plot()
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["this model"]
-    assert RobustnessDisplay([]).plot().ax_.get_legend() is None
-    with pytest.raises(ValueError, match="with robustness=True"):
-        RobustnessDisplay.from_record(example())
 
 
 def test_names_are_literal():

@@ -27,7 +27,7 @@ EVERY_BLOCK = [
     "words",
     Table(("a", "b"), [("x", Entry("1.500", 1.5, mark="best")), (Entry("y", target="row-1"), 2)], "caption"),
     Table(("plain",), [("table",)]),
-    FigureBlock(charts.roc_curves({"g": [(0, 0), (1, 1)]}), "a curve"),
+    FigureBlock(charts.group_rates({}), "a curve"),
     FigureRow([FigureBlock(charts.pareto([]), "nothing")]),
     Callout("caution", "careful"),
     Details("more", ["hidden words"]),

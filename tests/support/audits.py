@@ -15,6 +15,6 @@ def audit_loans(table: pd.DataFrame, **options) -> AuditResult:
 
 
 @functools.cache
-def example_audit(n_groups: int = 2, *, include_rows: bool = False) -> AuditResult:
+def example_audit(n_groups: int = 2) -> AuditResult:
     """Return an audit in which one column, income, makes the attributions differ."""
-    return audit_loans(make_numeric_loans(n_groups=n_groups), include_rows=include_rows)
+    return audit_loans(make_numeric_loans(n_groups=n_groups))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import listed
 from gcig._validation import InputError, check_features
-from gcig.adapters.explainers import Explainer, GradientExplainer, to_tensor
+from gcig.adapters.tensors import to_tensor
 from gcig.core.modules import evaluating
 from gcig.records.formatting import counted
 
@@ -72,7 +72,7 @@ class AdaptedModel(ABC):
 
     def __repr__(self) -> str:
         columns = counted(len(self.original_names), "column")
-        return f"<{type(self).__name__}: {self.kind}, {columns}, explained by {self.explainer.name}>"
+        return f"<{type(self).__name__}: {self.kind}, {columns}, explained by {self.explanation}>"
 
     @property
     def input_origin(self) -> NDArray[np.int64]:
@@ -80,13 +80,13 @@ class AdaptedModel(ABC):
         return self.origin
 
     @property
-    @abstractmethod
-    def explainer(self) -> Explainer:
-        """The explainer that computes attributions of encoded rows."""
+    def explanation(self) -> str:
+        """How the model is explained by default."""
+        return "Shapley values"
 
     @abstractmethod
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """Return the rows in the form that the explainer takes, (n, p)."""
+        """Return the rows in the form that is explained, (n, p)."""
 
     @abstractmethod
     def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
@@ -112,14 +112,6 @@ class AdaptedModel(ABC):
 
         The logits of label 1, (n,); one logit or log probability per class, (n, K); or numbers, (n,).
         """
-
-    def logits(self, encoded: Rows) -> Rows:
-        """Return the explained score of encoded rows of a model of two classes, (n,)."""
-        return self.outputs(encoded)
-
-    def reference_logits(self, references: Rows) -> Rows:
-        """Return the explained outputs at references (k, p), such as cell means: shape (k,) or (k, K)."""
-        return self.outputs(references)
 
     def predict(
         self, X: Any, sensitive_features: Any = None, *, encoded: Rows, threshold: float | None = None
@@ -150,9 +142,9 @@ class DifferentiableModel(AdaptedModel):
     module: nn.Module
 
     @property
-    def explainer(self) -> Explainer:
+    def explanation(self) -> str:
         """Integrated gradients of the module."""
-        return GradientExplainer(self.module)
+        return "integrated gradients"
 
     def outputs(self, encoded: Rows) -> Rows:
         """Return the output of ``module`` in evaluation mode; rows go through it in chunks."""

@@ -23,15 +23,9 @@ from gcig.adapters.base import (
 )
 from gcig.adapters.boosters import booster_categories, booster_columns, native_booster
 from gcig.adapters.entries import TableEncoding
-from gcig.adapters.explainers import (
-    SHAPLEY_BUDGET,
-    Explainer,
-    ShapleyExplainer,
-    clipped_logits,
-    clipped_logs,
-)
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
+from gcig.adapters.tensors import clipped_logits, clipped_logs
 
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED = "gradient boosted trees"
@@ -50,11 +44,6 @@ class BlackBoxModel(AdaptedModel):
     def input_origin(self) -> NDArray[np.int64]:
         """The column of the table that each encoded column came from."""
         return np.repeat(self.origin, [column.width for column in self.encoding.columns])
-
-    @property
-    def explainer(self) -> Explainer:
-        """Shapley values of the logit."""
-        return ShapleyExplainer(self.encoding, self.score, self.probabilistic)
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002 (no group needed)
         """Return numbers as they are and one column per category."""
@@ -81,14 +70,6 @@ class BlackBoxModel(AdaptedModel):
         if not self.probabilistic:
             return scores
         return clipped_logits(scores) if self.task == "binary" else clipped_logs(scores)
-
-    def reference_logits(self, references: Rows) -> Rows:
-        """Return the mean outputs over rows drawn at each reference: categories by their frequencies."""
-        size = SHAPLEY_BUDGET.reference_draws, len(self.encoding.columns)
-        uniforms = np.random.default_rng(0).random(size)
-        entries = self.encoding.draw(np.asarray(references, dtype=np.float64), uniforms)
-        found = self._outputs(entries.reshape(-1, entries.shape[-1]))
-        return np.asarray(found.reshape(len(references), size[0], *found.shape[1:]).mean(axis=1))
 
 
 def adapt_black_box(model: Any, tables: Sequence[Any], task: Task | None = None) -> BlackBoxModel:

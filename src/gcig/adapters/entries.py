@@ -51,14 +51,6 @@ class NumberColumn:
             return encoded[:, 0]
         return np.where(encoded[:, 1] > 0.5, np.nan, encoded[:, 0])
 
-    def draw(self, mean: Floats, uniforms: Floats) -> Floats:
-        """Draw from a cell with this encoded mean: the mean of its known numbers, or missing at its rate."""
-        if not self.missing:
-            return np.full(uniforms.shape, mean[0])
-        present = 1 - mean[1]
-        number = mean[0] / present if present > 0 else np.nan
-        return np.where(uniforms < mean[1], np.nan, number)
-
     def decode(self, entries: Floats) -> Any:
         """Return the column as the model takes it."""
         return pd.to_datetime(entries, unit="us") if self.dates else entries
@@ -93,12 +85,6 @@ class CategoryColumn:
         """Return the positions of the levels of encoded rows."""
         return np.asarray(encoded.argmax(axis=1), dtype=np.float64)
 
-    def draw(self, mean: Floats, uniforms: Floats) -> Floats:
-        """Draw levels from a cell with these frequencies."""
-        upper = np.cumsum(mean)
-        places = np.searchsorted(upper / upper[-1], uniforms, side="right")
-        return np.minimum(places, self.width - 1).astype(np.float64)
-
     def decode(self, entries: Floats) -> Any:
         """Return the column as the model takes it, in its original type."""
         places = entries.astype(np.int64)
@@ -129,16 +115,6 @@ class TableEncoding:
         named = hasattr(tables[0], "columns") or isinstance(tables[0], Mapping)
         return cls(names, columns, as_array=not named)
 
-    @property
-    def random(self) -> bool:
-        """True if references are drawn at random: a column is categorical or has missing values."""
-        return any(isinstance(column, CategoryColumn) or column.missing for column in self.columns)
-
-    @property
-    def n_levels(self) -> int:
-        """The number of levels of all columns of categories."""
-        return sum(column.width for column in self.columns if isinstance(column, CategoryColumn))
-
     def encode(self, X: Any) -> Floats:
         """Return encoded rows, (n, p)."""
         frame = match_columns(check_features(X), self.names)
@@ -148,22 +124,6 @@ class TableEncoding:
     def entries(self, encoded: Floats) -> Floats:
         """Return the entries of encoded rows, (n, columns)."""
         return np.stack([column.entries(block) for column, block in self._blocks(encoded)], axis=1)
-
-    def draw(self, means: Floats, uniforms: Floats) -> Floats:
-        """Return references (groups, ..., columns) for cell means (groups, p) and uniforms (..., columns)."""
-        out = np.empty((len(means), *uniforms.shape))
-        for g, row in enumerate(means):
-            for j, (column, block) in enumerate(self._blocks(row[None])):
-                out[g, ..., j] = column.draw(block[0], uniforms[..., j])
-        return out
-
-    def frequencies(self, means: Floats) -> dict[int, Floats]:
-        """Return categorical column -> (groups, levels) frequencies, from cell means (groups, p)."""
-        return {
-            j: block / block.sum(axis=1, keepdims=True)
-            for j, (column, block) in enumerate(self._blocks(means))
-            if isinstance(column, CategoryColumn)
-        }
 
     def decode(self, entries: Floats) -> Any:
         """Return a table, or an array, as the model takes it."""

@@ -50,14 +50,16 @@ class GcigModel(DifferentiableModel):
         if not hasattr(model, "baselines_"):
             raise InputError(f"model: this {type(model).__name__} is not fitted. Call fit(...) first.")
         score, baselines = model.explained_score, model.baselines_
+        task: Task = getattr(getattr(model, "task_", None), "key", "binary")
         return cls(
             model=model,
+            task=task,
             module=score if isinstance(score, nn.Module) else Scored(nn.Identity(), score),
             columns=tuple(model.encoder_.encoded_names_),
             origin=np.asarray(model.encoder_.origin_),
             original_names=tuple(model.encoder_.feature_names_in_),
-            classes=np.asarray(model.classes_) if hasattr(model, "classes_") else None,
-            task=model.task_.key if hasattr(model, "task_") else "binary",
+            classes=np.asarray(model.classes_) if task != "number" else None,
+            probabilistic=task != "number",
             groups=tuple(model.groups_),
             baselines=baselines.cpu().numpy() if isinstance(baselines, Tensor) else np.asarray(baselines),
             baseline_counts=getattr(model, "cell_sizes_", None),
@@ -70,13 +72,21 @@ class GcigModel(DifferentiableModel):
         return np.asarray(call_with_groups(self.model.encode, X, sensitive_features))
 
     def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
-        """Return the probabilities of the estimator, from encoded rows if it can use them."""
+        """Return the probabilities of the estimator, from encoded rows if it can use them, or its numbers."""
+        if self.task == "number":
+            if encoded is not None and self._reuses_encoded("outputs_from_encoded", "predict"):
+                return np.asarray(self.model.outputs_from_encoded(encoded))[:, 0]
+            return np.asarray(call_with_groups(self.model.predict, X, sensitive_features))
         if encoded is not None and self._reuses_encoded("proba_from_encoded", "predict_proba"):
-            return np.asarray(self.model.proba_from_encoded(encoded))[:, 1]
-        return np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))[:, 1]
+            found = np.asarray(self.model.proba_from_encoded(encoded))
+        else:
+            found = np.asarray(call_with_groups(self.model.predict_proba, X, sensitive_features))
+        return found[:, 1] if self.task == "binary" else found
 
-    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002 (it has its own rule)
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:
         """Return the decisions, or their probabilities if the estimator draws them at random."""
+        if self.task != "binary":
+            return super().decisions(X, sensitive_features, encoded, scores)
         if self._reuses_encoded("expected_from_encoded", "predict", "predict_proba", "expected_predictions"):
             chances = self.model.expected_from_encoded(encoded, sensitive_features=sensitive_features)
         elif hasattr(self.model, "expected_predictions"):

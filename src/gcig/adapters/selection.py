@@ -44,7 +44,7 @@ def adapt(
         classifiers and estimators of this package know their columns and do not need it.
     task : what the model predicts: one of two classes ("binary"), one of several ("classes") or a number
         ("number"). Needed if the model does not say so: a function, an ONNX file or a torch module that does
-        not choose between two classes. Evaluations and audits take models of two classes.
+        not choose between two classes.
     score : for a torch module with another output: a function from its output to one logit per row.
     preprocess : for a torch module: a function from the table to the rows that it takes, or a fitted
         transformer. If a transformer treats columns separately, attributions are added up over the columns
@@ -61,7 +61,7 @@ def adapt(
     >>> adapted = adapt(nn.Linear(3, 1), np.zeros((2, 3), dtype="float32"))
     >>> adapted.columns, adapted.scores(np.zeros((4, 3))).shape
     (('x0', 'x1', 'x2'), (4,))
-    >>> adapt(lambda rows: rows[:, 0], np.array([[0.2, 5], [0.7, 1]])).explainer.name
+    >>> adapt(lambda rows: rows[:, 0], np.array([[0.2, 5], [0.7, 1]])).explanation
     'Shapley values'
 
     A module over three tokens of four numbers, explained by token:
@@ -84,20 +84,6 @@ def adapt(
         raise InputError(
             f"is {task!r}, but that of this {type(found.model).__name__} is {found.task!r}. Leave it out.",
             argument="task",
-        )
-    return found
-
-
-def adapt_binary(model: Any, X: Any = None, **options: Any) -> AdaptedModel:
-    """Wrap a model of two classes, as `adapt` does; raise an error for any other."""
-    found = adapt(model, X, **options)
-    if found.task != "binary":
-        what = "predicts numbers" if found.task == "number" else "chooses between several classes"
-        if found.classes is not None:
-            what = f"has {len(found.classes)} classes"
-        raise TypeError(
-            f"model: this {type(found.model).__name__} {what}, but only models with two classes are "
-            "supported. Pass a function from rows to the probability of one class, or score= for a module."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Audits of tables in memory and of files of any length."""
+"""Audits of tables in memory and of files of any length: an evaluation with its provenance."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -6,162 +6,139 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from gcig._arguments import check_argument
 from gcig._files import hash_file
 from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
-from gcig.adapters import OnnxClassifier, adapt_binary
+from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
-from gcig.auditing.findings import run_audit
+from gcig.auditing.audit_change import compare_audits
+from gcig.auditing.parts import (
+    ROWS_AT_ONCE,
+    SAMPLED_ROWS,
+    LabelledFiles,
+    classes_of,
+    list_files,
+    measure_files,
+    plan_of_files,
+)
 from gcig.auditing.result import AuditResult
-from gcig.auditing.sources import FileSource, Schema, SchemaGrew, TableSource, reference_source
-from gcig.auditing.subject import Audited, Options, hash_model, hash_table, resolve_model
-from gcig.core.definition import Definition
+from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
 from gcig.core.modules import Score
-from gcig.data.read import TableFile, open_table
-from gcig.data.roles import Roles, assign_roles, check_positive
-from gcig.metrics.evaluation import check_robustness
-from gcig.metrics.sample import Reference, check_arguments, check_favourable, reference_table
-from gcig.records.audit import SMALLEST_CELL, AuditRecord
-
-ROWS_AT_ONCE = 65_536
-IN_MEMORY_ROWS = 100_000
+from gcig.data.read import open_table
+from gcig.data.roles import assign_roles, check_positive
+from gcig.metrics.checked import MeasureOptions, Reference
+from gcig.metrics.evaluation import measure_once
+from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.samples import row_keys
+from gcig.records import Evaluation
+from gcig.records.audit import AuditRecord
 
 
 def audit(
     model: Any,
     X: Any,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
     reference: Reference | None = None,
     sample_weight: ArrayLike | None = None,
-    threshold: float | None = None,
-    definition: Definition | None = None,
-    min_cell: int = SMALLEST_CELL,
-    include_rows: bool = False,
-    n_bootstrap: int = 1000,
-    n_shuffles: int | None = None,
-    random_state: int = 0,
-    max_rows_explained: int | None = None,
-    max_calls: int | None = None,
-    progress: bool = False,
-    robustness: bool = False,
+    keys: Any = None,
     other: Any = None,
-    favourable: Any = None,
-    identifiers: Sequence[Any] | None = None,
-    include_protected: bool = False,
-    against: AuditRecord | AuditResult | str | Path | None = None,
+    against: "AuditRecord | AuditResult | str | Path | None" = None,
     score: Score | None = None,
     preprocess: Any = None,
     name: str | None = None,
     trust_pickle: bool = False,
+    **options: Any,
 ) -> AuditResult:
-    """Audit any trained model on a table, and quantify the uncertainty of every figure.
-
-    Figures have the values that `gcig.evaluate` returns for the same rows.
+    """Audit any trained model on a table: `gcig.evaluate` with provenance, limits and a page.
 
     Parameters
     ----------
     model : any
         A model that `gcig.adapt` accepts, or the path of a saved one (see `open_model`).
-    X, y : table and array of n rows
-        The audited rows, as the model takes them, and their labels.
-    sensitive_features : array or table of n rows
-        The group of each row; several columns are crossed.
-    reference : tuple (X, y, sensitive_features), optional
-        The rows from which the groups' references are estimated. By default the training rows of a gcig
-        model, otherwise the audited rows.
-    sample_weight, threshold, definition, random_state, score, preprocess
+    X, y, sensitive_features, reference, sample_weight, keys, score, preprocess
         As in `gcig.evaluate`.
-    min_cell : int
-        Groups and (label, group) cells with fewer rows are suppressed: their rates are neither published
-        nor part of a gap, and groups with fewer reference rows of a label are not compared by GCIG.
-    include_rows : bool
-        Whether the result contains entries, decision and reasons of single rows, which is personal data;
-        otherwise rows are positions only.
-    n_bootstrap : int
-        Draws of the intervals.
-    n_shuffles : int, optional
-        Shuffles of the groups within each label, for the noise floor and the p-value. By default 199, or 99
-        if the model has no gradients.
-    max_rows_explained : int, optional
-        Explain a random sample of this many rows. By default all rows, or 1,000 if the model has no
-        gradients. Figures relative to members are measured on 1,000 of these at most.
-    max_calls : int, optional
-        The most rows that a model without gradients may be called with. The audit says the number before it
-        starts (with ``progress``), and raises an error if it is larger.
-    progress : bool
-        Whether to report progress on standard error.
-    robustness : bool
-        Whether to measure GCIG under several references, and to report whether they lead to the same
-        conclusion: ``result.record.robustness``.
     other : any, optional
-        A second model, or its path, to compare with under every reference.
-    favourable : optional
-        The class that is favourable for a person; by default the one that `gcig train` stored with the
-        model, otherwise the second one. It determines the direction of differences and the four-fifths ratio.
-    identifiers : sequence of n names, optional
-        Names of the rows, by which a reader of the page finds them; by default positions.
-    include_protected : bool
-        With ``include_rows``, whether groups and the columns that reveal them are shown.
+        A second model, or its path: both are explained by Shapley values on the same people and references,
+        and ``result.difference`` has the paired differences.
     against : AuditResult, AuditRecord or path, optional
         An earlier audit. The result says what changed since then, and whether that is more than chance.
     name : str, optional
         The name of the model in the report.
     trust_pickle : bool
         Whether a model may be opened by running the code in its file.
+    **options
+        The fields of `gcig.metrics.MeasureOptions`, as in `gcig.evaluate`.
 
     Returns
     -------
     AuditResult
-        ``.record``, ``.check(max_gcig=...)``, ``.to_html(path)``, ``.to_json(path)``, ``.to_markdown()``.
+        Every figure of `gcig.evaluate` under the same name, ``.provenance``, ``.check(max_reason_gap=...)``,
+        ``.to_html(path)``, ``.to_json(path)``, ``.to_markdown()``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
-    >>> sex = rng.choice(["f", "m"], 300)
-    >>> X = rng.normal(size=(300, 2)) + np.outer(sex == "m", [1, 0])
-    >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
-    >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex, n_bootstrap=100)
-    >>> found.record.verdict.status, found.record.subject.explanation
-    ('concern', 'integrated gradients')
+    >>> sex = rng.choice(["f", "m"], 600)
+    >>> X = rng.normal(size=(600, 2)) + np.outer(sex == "m", [1, 0])
+    >>> y = (X.sum(axis=1) + rng.normal(size=600) > 0.5).astype(int)
+    >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex)
+    >>> found.check(max_reason_gap=0.05).passed, found.record.subject.explanation
+    (False, 'integrated_gradients')
     """
-    options = Options.among(locals())
-    check_arguments(trust_pickle=trust_pickle, name=name, identifiers=identifiers)
-    check_robustness(other, robustness=robustness)
+    _check_name(name, trust_pickle)
+    chosen = _options(options, other)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
     check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
 
-    def prepare(model: Any, identifiers: Sequence[Any] | None = None) -> Audited:
-        table = reference_table(reference)
-        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
-        given, names = reference_source(adapted, reference)
-        rows = TableSource.check(adapted, X, y, sensitive_features, sample_weight, names, identifiers)
-        return Audited(adapted, rows, given)
+    def measure(each: Any) -> tuple[Plan, Evaluation]:
+        partial = measure_once(
+            each, X, y, sensitive_features=sensitive_features, reference=reference, options=chosen,
+            sample_weight=sample_weight, keys=keys, score=score, preprocess=preprocess,
+        )  # fmt: skip
+        return partial.plan, partial.result(suppress=True)
 
-    audited = prepare(model, identifiers)
-    (batch,) = audited.source.batches()
-    audited = replace(
-        audited,
-        name=name or named,
-        model_sha256=sha256 or hash_model(model),
-        data_sha256=hash_table(X, batch.rows.labels, batch.rows.groups),
-    )
-    options = replace(options, favourable=check_favourable(favourable, audited.source.classes, model))
-    with warnings.catch_warnings():
-        # Encoding the rows above has already issued these warnings.
-        warnings.simplefilter("ignore", InputWarning)
-        second = None if other is None else prepare(resolve_model(other, trust_pickle=trust_pickle)[0])
-        return AuditResult(run_audit(audited, options, other=second, earlier=earlier))
+    plan, evaluation = measure(model)
+    second = None
+    if other is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # the first model has issued them
+            _, second = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
+    subject = describe_subject(
+        plan, evaluation, given=reference is not None, name=name or named, model_sha256=sha256 or hash_model(model),
+        data_sha256=hash_table(X, y, sensitive_features),
+    )  # fmt: skip
+    return _finish(AuditRecord(subject, evaluation, second), earlier)
 
 
-def read_earlier(against: AuditRecord | AuditResult | str | Path | None) -> AuditRecord | None:
+def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
+    """Return the options; two models are compared by Shapley values unless another attribution is chosen."""
+    if other is not None and "attribution" not in options:
+        options = {**options, "attribution": "shapley"}
+    return MeasureOptions(**options)
+
+
+def _finish(record: AuditRecord, earlier: AuditRecord | None) -> AuditResult:
+    if earlier is None:
+        return AuditResult(record)
+    change = compare_audits(earlier, record)
+    return AuditResult(AuditRecord(record.subject, record.evaluation, record.other, change))
+
+
+def _check_name(name: Any, trust_pickle: Any) -> None:
+    check_argument("name", name, "None or a text", lambda value: value is None or isinstance(value, str))
+    check_argument("trust_pickle", trust_pickle, "True or False", lambda value: isinstance(value, bool))
+
+
+def read_earlier(against: "AuditRecord | AuditResult | str | Path | None") -> AuditRecord | None:
     """Return the record of an earlier audit; call this before the new audit, so that errors appear early."""
     check_argument(
         "against",
@@ -189,24 +166,8 @@ def audit_file(
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
     reference: Reference | None = None,
-    threshold: float | None = None,
-    definition: Definition | None = None,
-    min_cell: int = SMALLEST_CELL,
-    include_rows: bool = False,
-    n_bootstrap: int = 1000,
-    n_shuffles: int | None = None,
-    random_state: int = 0,
-    max_rows_explained: int | None = None,
-    max_calls: int | None = None,
-    progress: bool = False,
-    robustness: bool = False,
     other: Any = None,
-    favourable: str | None = None,
-    id_column: str | None = None,
-    include_protected: bool = False,
-    against: AuditRecord | AuditResult | str | Path | None = None,
-    score: Score | None = None,
-    preprocess: Any = None,
+    against: "AuditRecord | AuditResult | str | Path | None" = None,
     name: str | None = None,
     trust_pickle: bool = False,
     sep: str | None = None,
@@ -214,21 +175,26 @@ def audit_file(
     encoding: str | None = None,
     kinds: Mapping[str, str] | None = None,
     group_names: Mapping[str, str] | None = None,
+    jobs: int = 1,
+    backend: str | None = None,
+    address: str | None = None,
+    progress: bool = False,
     rows_at_once: int = ROWS_AT_ONCE,
-    in_memory_rows: int = IN_MEMORY_ROWS,
+    in_memory_rows: int = SAMPLED_ROWS,
+    **options: Any,
 ) -> AuditResult:
-    """Audit the rows of a CSV, Parquet or Feather file, which may be larger than memory.
+    """Audit the rows of a CSV, Parquet or Feather file, or of a folder of Parquet files, larger than memory.
 
-    The file is read twice, in batches: for the groups' references, and for attributions and decisions. It is
-    read once more if its first batch does not contain all groups, labels and kinds of columns. Parameters
-    that are not listed here are those of `gcig.audit`.
+    A file with more than ``in_memory_rows`` rows is read twice, in batches: for a sample of 50,000 rows, from
+    which references are taken, and to measure all rows. Parameters that are not listed here are those of
+    `gcig.audit`.
 
     Parameters
     ----------
     model : any
         A model that `gcig.audit` accepts, or a path.
     path : str or Path
-        A CSV file with a header line (gzip is fine), or a Parquet or Feather file.
+        A CSV file with a header line (gzip is fine), a Parquet or Feather file, or a folder of Parquet files.
     target, positive : str
         The column with the label, and the value that is label 1; by default the second of the model's
         classes. Required if the model does not record its classes, unless the values are 0 and 1.
@@ -239,8 +205,6 @@ def audit_file(
     keep_sensitive : bool
         Whether the protected columns are inputs as well; needed only if the model does not record its
         columns.
-    id_column : str, optional
-        The column of identifiers, by which a reader of the page finds rows.
     sep, decimal, encoding : str, optional
         Separator, decimal mark and encoding of a CSV file. By default those of the file that a gcig model was
         trained on; otherwise the separator is guessed, numbers have decimal points and text is UTF-8.
@@ -250,8 +214,14 @@ def audit_file(
     group_names : mapping of value to name, optional
         Other names for values of the protected columns, such as ``{"1": "male", "2": "female"}``; for one of
         several columns ``{"sex.1": "male"}``. By default the names stored with a gcig model.
+    jobs : int
+        Processes that measure parts of a large file.
+    backend, address : str, optional
+        "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
+    progress : bool
+        Whether to report progress on standard error.
     rows_at_once : int
-        Rows per batch.
+        Rows per part.
     in_memory_rows : int
         A file with at most this many rows is read as a whole.
 
@@ -265,18 +235,18 @@ def audit_file(
     >>> X.assign(sex=data.sensitive_features, good=data.y).to_csv(path, index=False)
     >>> model = LogisticRegression().fit(X, data.y)
     >>> found = audit_file(model, path, target="good", sensitive="sex", n_bootstrap=100)
-    >>> found.record.subject.n_rows, [group.group for group in found.record.groups]
+    >>> found.record.subject.n_rows, [group.group for group in found.groups]
     (1000, ['female', 'male'])
     """
-    options = Options.among(locals())
-    check_arguments(trust_pickle=trust_pickle, name=name)
-    check_robustness(other, robustness=robustness)
+    _check_name(name, trust_pickle)
+    chosen = _options(options, other)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
-    if other is not None:
-        other, _, _ = resolve_model(other, trust_pickle=trust_pickle)
-    stream = open_table(path, sep=sep, decimal=decimal, encoding=encoding, kinds=kinds, model=model)
-    named_roles: dict[str, Any] = {
+    files = tuple(
+        open_table(each, sep=sep, decimal=decimal, encoding=encoding, kinds=kinds, model=model)
+        for each in list_files(path)
+    )
+    roles: dict[str, Any] = {
         "target": target,
         "positive": positive,
         "sensitive": sensitive,
@@ -284,42 +254,86 @@ def audit_file(
         "keep_sensitive": keep_sensitive,
         "group_names": group_names or getattr(model, "group_names_", None),
     }
-    roles = also = assign_roles(stream, **named_roles, known=columns_of(model, stream.names))
-    if other is not None:
-        also = assign_roles(stream, **named_roles, known=columns_of(other, stream.names))
-        if set(also.inputs) != set(roles.inputs):
-            raise InputError(
-                "uses other columns than the audited model, so the two cannot be compared. Pass a model of "
-                "the same columns.",
-                argument="other",
-            )
-    rows = stream.n_rows if stream.n_rows <= in_memory_rows else rows_at_once
-    schema = _first_schema(stream, roles, rows)
 
-    def prepare(model: Any, roles: Roles, id_column: str | None = None) -> Audited:
-        prototype = schema.prototype(roles.inputs)
-        given_rows = reference_table(reference)
-        adapted = adapt_binary(model, prototype, score=score, preprocess=preprocess, reference=given_rows)
-        given, names = reference_source(adapted, reference)
-        return Audited(adapted, FileSource(stream, roles, schema, adapted, rows, names, id_column), given)
+    def measure(each: Any) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+        known = assign_roles(files[0], **roles, known=columns_of(each, files[0].names))
+        source = LabelledFiles(files, known, rows_at_once=rows_at_once)
+        if source.n_rows <= in_memory_rows:
+            return _measure_in_memory(each, source, reference, positive, chosen)
+        return _measure_in_parts(
+            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
+        )
 
-    identity: dict[str, Any] = {
-        "name": name or named,
-        "model_sha256": sha256 or hash_model(model),
-        "data_sha256": hash_file(path),
-    }
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
-        while True:
-            audited = replace(prepare(model, roles, id_column), **identity)
-            check_positive(positive, target, schema.targets, audited.adapted.classes)
-            good = check_favourable(favourable, audited.source.classes, model)
-            options = replace(options, favourable=good)
-            second = None if other is None else prepare(other, also)
-            try:
-                return AuditResult(run_audit(audited, options, other=second, earlier=earlier))
-            except SchemaGrew as grew:
-                schema = grew.schema
+        plan, evaluation, classes = measure(model)
+        second = None
+        if other is not None:
+            _, second, _ = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
+    subject = describe_subject(
+        plan, evaluation, given=reference is not None, name=name or named,
+        model_sha256=sha256 or hash_model(model), sampled=evaluation.n_rows > in_memory_rows, classes=classes,
+        data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
+    )  # fmt: skip
+    return _finish(AuditRecord(subject, evaluation, second), earlier)
+
+
+def _measure_in_memory(
+    model: Any,
+    source: LabelledFiles,
+    reference: Reference | None,
+    positive: str | None,
+    options: MeasureOptions,
+) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+    """Measure a file that is read as a whole."""
+    frame = pd.concat([frame for _, frame in source.frames(source.n_rows)], ignore_index=True)
+    inputs, labels = frame[list(source.roles.inputs)], frame[source.roles.target]
+    adapted = adapt_for(
+        model, inputs, labels, options, None, None, None if reference is None else reference[0]
+    )
+    source = replace(source, task=adapted.task)
+    targets = labels.unique().tolist()
+    if adapted.task == "binary":
+        check_positive(positive, source.roles.target, targets, adapted.classes)
+    classes = classes_of(adapted, source, targets)
+    inputs, y, groups, keys = source.part(0, frame, classes)
+    partial = measure_once(
+        adapted, inputs, y, sensitive_features=groups, reference=reference, options=options, keys=keys
+    )
+    return partial.plan, partial.result(suppress=True), tuple(map(level_name, classes))
+
+
+def _measure_in_parts(
+    model: Any,
+    source: LabelledFiles,
+    reference: Reference | None,
+    positive: str | None,
+    options: MeasureOptions,
+    jobs: int,
+    backend: str | None,
+    address: str | None,
+    *,
+    shown: bool,
+) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+    """Measure a file in parts that are added up."""
+    survey = source.survey(options.seed)
+    inputs = survey.sample[list(source.roles.inputs)]
+    prototype = survey.prototype(source.roles.inputs)
+    adapted = adapt_for(model, inputs, survey.sample[source.roles.target], options, None, None, prototype)
+    source = replace(source, task=adapted.task)
+    if adapted.task == "binary":
+        check_positive(positive, source.roles.target, survey.targets, adapted.classes)
+    classes = classes_of(adapted, source, survey.targets)
+    if reference is None:
+        plan = plan_of_files(adapted, source, survey, classes, options)
+    else:
+        rows = check_reference(adapted, reference, options)
+        hashed = row_keys(None, len(rows), options.seed)
+        plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
+    flags = sorted(survey.missing)
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
+    found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
+    return plan, found, tuple(map(level_name, classes))
 
 
 def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
@@ -329,14 +343,3 @@ def columns_of(model: Any, given: Sequence[str]) -> Sequence[Any] | None:
         return known
     recorded = booster_columns(model) if known is None else known
     return None if recorded is None else as_spelled(recorded, given)
-
-
-def _first_schema(stream: TableFile, roles: Roles, rows: int) -> Schema:
-    """Read batches until they contain two groups, two labels and the positive label; return their schema."""
-    schema = Schema()
-    for frame in stream.batches(roles.columns, rows=rows):
-        schema = schema.grown(frame, roles)
-        found = {level_name(value) for value in schema.targets}
-        if len(schema.groups) > 1 and len(found) > 1 and roles.positive in (None, *found):
-            break
-    return schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,33 +13,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from gcig._arguments import check_argument, is_flag
 from gcig._files import write_if_named
 from gcig._tables import level_name, listed
 from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
-from gcig.adapters import AdaptedModel, adapt_binary
+from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
 from gcig.auditing.audits import columns_of
-from gcig.auditing.rows import NEIGHBOUR_ROWS, RowDescriber, add_neighbours, protected_columns
-from gcig.auditing.sources import Batch, TableSource, check_identifiers
+from gcig.auditing.rows import (
+    NEIGHBOUR_ROWS,
+    Batch,
+    GroupExplainer,
+    RowDescriber,
+    add_neighbours,
+    protected_columns,
+)
 from gcig.auditing.subject import describe_reference, resolve_model
-from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.data.read import open_table
 from gcig.data.roles import assign_roles, check_positive
-from gcig.metrics.reasons import Comparison
-from gcig.metrics.sample import (
-    EncodedRows,
-    Reference,
-    cell_means,
-    check_arguments,
-    check_favourable,
-    check_sample_labels,
-    comparable_groups,
-    reference_table,
-    sum_cells,
-)
-from gcig.records.audit import SMALLEST_CELL
+from gcig.metrics.checked import MeasureOptions, Reference, read_labels, reference_table
+from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisions, make_plan
+from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown
 
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
     from gcig.report.displays import WaterfallDisplay
 
 _IDENTIFIERS = ("id", "identifier", "key", "row_id")  # names of a column of identifiers, in lower case
-_PROBE_ROWS = 32  # rows that determine the scale of attributions and the steps of integration
 
 
 def explain(
@@ -57,19 +52,15 @@ def explain(
     *,
     sensitive_features: Any = None,
     reference: Reference | None = None,
-    threshold: float | None = None,
-    favourable: Any = None,
-    definition: Definition | None = None,
     identifiers: Sequence[Any] | None = None,
-    classes: tuple[Any, Any] | None = None,
+    classes: Sequence[Any] | None = None,
     neighbours: bool = True,
     include_protected: bool = False,
-    min_cell: int = SMALLEST_CELL,
-    random_state: int = 0,
     score: Score | None = None,
     preprocess: Any = None,
     name: str | None = None,
     trust_pickle: bool = False,
+    **options: Any,
 ) -> ExplainResult:
     """Explain single rows of any model relative to the typical member of every group.
 
@@ -88,17 +79,19 @@ def explain(
         Required unless the model was trained with gcig and therefore has references of its own.
     identifiers : sequence of n names, optional
         Names of the rows; by default the index of a table, or positions.
-    classes : tuple of two names, optional
-        Names of labels 0 and 1; by default the model's classes.
+    classes : sequence of names, optional
+        Names of the classes; by default the model's.
     neighbours : bool
         Whether to explain also the nearest reference rows, one per group and decision.
     include_protected : bool
         Whether to show the group of a row, and entries and attributions of the columns that reveal it.
-    min_cell : int
-        Groups with fewer reference rows of a label are not compared, and neighbours are shown only if at
-        least this many rows share their group and decision.
-    threshold, favourable, definition, random_state, score, preprocess, name, trust_pickle
+    score, preprocess, name, trust_pickle
         As in `gcig.audit`.
+    **options
+        Fields of `gcig.metrics.MeasureOptions`: ``attribution``, ``definition``, ``legitimate``, ``task``,
+        ``threshold``, ``favourable``, ``min_cell`` and ``random_state``. Groups with fewer than ``min_cell``
+        reference rows of a label are not compared, and neighbours are shown only if at least this many rows
+        share their group and decision.
 
     Returns
     -------
@@ -116,125 +109,110 @@ def explain(
     >>> [reason.column for reason in found.record.rows[0].columns][:1], len(found.record.rows[0].neighbours)
     (['credit_amount'], 4)
     """
-    check_arguments(threshold=threshold, definition=definition, identifiers=identifiers, min_cell=min_cell)
-    check_arguments(neighbours=neighbours, include_protected=include_protected, random_state=random_state)
-    check_arguments(name=name, trust_pickle=trust_pickle)
+    chosen = MeasureOptions(measures=[], n_bootstrap=0, **options)
+    for flag, value in (("neighbours", neighbours), ("include_protected", include_protected)):
+        check_argument(flag, value, "True or False", is_flag)
+    check_argument("name", name, "None or a text", lambda value: value is None or isinstance(value, str))
     model, _, named = resolve_model(model, trust_pickle=trust_pickle)
     given = reference_table(reference)
     rows = _as_table(rows, given)
     first, second = (rows, None) if given is None else (given, rows)
-    adapted = adapt_binary(model, first, score=score, preprocess=preprocess, reference=second)
+    labels_of_reference = None if reference is None else reference[1]
+    adapted = adapt_for(model, first, labels_of_reference, chosen, score, preprocess, second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
-    known = _References.of(adapted, reference, min_cell, random_state)
+    plan, people = _references(adapted, reference, chosen)
     inputs = adapted.encode(rows, sensitive_features)
-    outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=threshold)
+    outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=chosen.threshold)
     if y is None:
-        codes, source = outputs.codes, "predicted"
+        codes, source = labels_of_decisions(plan.task.key, outputs.decisions), "predicted"
     else:
-        codes, source = check_sample_labels(y, len(inputs), np.asarray(known.classes)).codes, "given"
+        codes, source = read_labels(y, len(inputs), plan.task.key, plan.classes, part=True)[0], "given"
+    explainer = GroupExplainer(plan, _compared(plan, codes, given=reference is not None))
     groups = None
     if sensitive_features is not None:
-        groups = check_groups(sensitive_features, n_rows=len(inputs), names=known.names)
-    own = EncodedRows(inputs, codes, np.full(len(codes), -1), np.arange(len(codes)))
-    sample = own if known.rows is None else known.rows
-    comparison = Comparison.prepare(
-        adapted, known.baselines, definition or Definition(), sample, _PROBE_ROWS, compared=known.compared
-    )
-    named_classes = known.classes if classes is None else classes
-    negative, positive = map(str, named_classes)
-    good = check_favourable(favourable, named_classes, model)
-    describer = RowDescriber(
-        comparison,
-        names=known.names,
-        classes=(negative, positive),
-        favourable=good,
-        threshold=adapted.threshold if threshold is None else threshold,
-        hidden=frozenset()
-        if include_protected
-        else protected_columns(model, known.source, groups.attributes if groups else ()),
-        shows_groups=include_protected,
-    )
+        groups = check_groups(sensitive_features, n_rows=len(inputs), names=plan.groups.names)
+    known = tuple(map(str, plan.classes if classes is None else classes))
+    hidden: frozenset[str] = frozenset()
+    if not include_protected:
+        attributes = groups.attributes if groups else plan.groups.attributes if people else ()
+        hidden = protected_columns(model, people, attributes)
+    describer = RowDescriber(explainer, known, hidden, include_protected)
     index = rows.index if isinstance(rows, pd.DataFrame) else range(len(codes))
     names = check_identifiers(identifiers, len(codes)) or [str(each) for each in index]
-    with_groups = replace(own, groups=groups.codes) if groups else own
-    batch = Batch(rows, sensitive_features, with_groups, names)
+    unknown = np.full(len(codes), -1)
+    batch = Batch(rows, sensitive_features, inputs, codes, groups.codes if groups else unknown, names)
     described = describer.describe(batch, outputs, label_source=source)
     table = batch.frame
-    if neighbours and known.source is not None and table is not None:
-        others = known.source.batch
-        few = np.sort(np.random.default_rng(random_state).permutation(len(others))[:NEIGHBOUR_ROWS])
-        people = others.take(few)
-        described = add_neighbours(
-            described, table, people, describer, threshold=threshold, min_cell=min_cell
-        )
+    if neighbours and people is not None and table is not None and plan.task.key != "number":
+        few = np.sort(np.random.default_rng(chosen.seed).permutation(len(people))[:NEIGHBOUR_ROWS])
+        described = add_neighbours(described, table, people.take(few), describer)
+    numbers = plan.task.key == "number"
     return ExplainResult(
         ExplanationRecord(
             model_name=str(name or named or getattr(model, "__name__", type(model).__name__)),
             model_kind=adapted.kind,
-            explanation=adapted.explainer.name,
+            explanation=plan.attribution_name,
             reference=describe_reference(adapted, given=reference is not None),
-            groups=describer.groups,
-            positive=positive,
-            negative=negative,
-            favourable=(negative, positive)[good],
+            groups=explainer.groups,
+            positive="" if numbers else known[-1],
+            negative="" if numbers else known[0],
+            favourable="" if numbers else ", ".join(known[code] for code in plan.favourable),
             probabilistic=adapted.probabilistic,
-            threshold=float(describer.threshold),
-            definition=adapted.explainer.describe(comparison.definition),
+            threshold=plan.threshold,
+            definition={**plan.definition.to_dict(), "attribution": plan.attribution_name},
             rows=described,
-            hidden=tuple(sorted(describer.hidden & set(comparison.columns))),
-            suppressed=tuple(each for g, each in enumerate(known.names) if g not in known.compared),
-            min_cell=min_cell,
+            hidden=tuple(sorted(describer.hidden & set(explainer.columns))),
+            suppressed=tuple(each for each in plan.groups.names if each not in explainer.groups),
+            min_cell=chosen.min_cell,
             versions={"gcig": __version__},
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         )
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _References:
-    """The references of the groups, and the rows they come from unless the model has its own references."""
-
-    names: tuple[str, ...]  # of all groups
-    classes: tuple[Any, Any]
-    baselines: Any  # (2, compared groups, p)
-    compared: tuple[int, ...]  # positions of the compared groups
-    source: TableSource | None = None
-    rows: EncodedRows | None = None  # the rows of the source in random order
-
-    @classmethod
-    def of(
-        cls, adapted: AdaptedModel, reference: Reference | None, min_cell: int, random_state: int
-    ) -> _References:
-        if reference is None:
-            if adapted.baselines is None or adapted.groups is None or adapted.classes is None:
-                raise InputError(
-                    "is missing: this model has no references of its own. Pass (X, y, sensitive_features) of "
-                    "the rows that it was trained on, or of other rows with labels and groups.",
-                    argument="reference",
-                )
-            first, second = adapted.classes.tolist()
-            compared = comparable_groups(adapted.baseline_counts, adapted.baselines, min_cell)
-            if len(compared) < 2:
-                raise InputError(
-                    f"is missing: the model was trained on fewer than two groups with {min_cell} rows of "
-                    "each label. Pass (X, y, sensitive_features) of other rows, or lower min_cell.",
-                    argument="reference",
-                )
-            own = np.asarray(adapted.baselines)[:, list(compared)]
-            return cls(adapted.groups, (first, second), own, compared)
-        source = TableSource.check(adapted, *reference)
-        batch = source.batch
-        sums = sum_cells(batch.rows, len(source.group_names))
-        compared = comparable_groups(sums.counts.numpy(), None, min_cell)
-        if len(compared) < 2:
+def _references(
+    adapted: AdaptedModel, reference: Reference | None, options: MeasureOptions
+) -> tuple[Plan, Batch | None]:
+    """Return the plan with the references, and the reference rows unless the model has its own references."""
+    if reference is None:
+        if adapted.baselines is None:
             raise InputError(
-                f"has fewer than two groups with {min_cell} rows of each label, so there are no groups to "
-                "compare with. Pass more rows, merge groups, or lower min_cell.",
+                "is missing: this model has no references of its own. Pass (X, y, sensitive_features) of "
+                "the rows that it was trained on, or of other rows with labels and groups.",
                 argument="reference",
             )
-        order = np.random.default_rng(random_state).permutation(len(batch))
-        means = cell_means(sums)[:, list(compared)]
-        return cls(source.group_names, source.classes, means, compared, source, batch.rows[order])
+        return make_plan(adapted, options, None, None), None
+    rows = check_reference(adapted, reference, options)
+    keys = row_keys(None, len(rows), options.seed)
+    plan = make_plan(adapted, options, rows, keys, given=True, disjoint=True)
+    assert rows.labels is not None
+    return plan, Batch(rows.table, rows.sensitive, rows.inputs, rows.labels, rows.groups.codes)
+
+
+def _compared(plan: Plan, labels: Any, *, given: bool) -> tuple[int, ...]:
+    """Return the groups that have references for the labels of all explained rows."""
+    least = max(1, plan.options.min_cell)
+    enough = np.asarray(plan.counts) >= least if plan.means is None else plan.means.defined.cpu().numpy()
+    compared = tuple(np.flatnonzero(enough[np.unique(plan.cells(labels))].all(axis=0)).tolist())
+    if len(compared) > 1:
+        return compared
+    what = "has" if given else "is missing: the model was trained on"
+    raise InputError(
+        f"{what} fewer than two groups with {least} rows of each label, so there are no groups to compare with. "
+        "Pass (X, y, sensitive_features) of more rows, merge groups, or lower min_cell.",
+        argument="reference",
+    )
+
+
+def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[str] | None:
+    """Return the names of rows as text, or None if there are none."""
+    if identifiers is None:
+        return None
+    if isinstance(identifiers, str | bytes) or len(identifiers) != n_rows:
+        raise InputError(
+            f"has {len(identifiers)} names for {n_rows} rows. Pass one per row.", argument="identifiers"
+        )
+    return [level_name(each) for each in identifiers]
 
 
 def _as_table(rows: Any, reference: Any) -> Any:
@@ -388,7 +366,8 @@ def explain_file(
         values = frame[target]
         distinct = values.dropna().unique()
         recorded = getattr(model, "classes_", getattr(model, "classes", None))
-        check_positive(positive, target, distinct, recorded)
+        if positive is not None or recorded is None or len(recorded) == 2:
+            check_positive(positive, target, distinct, recorded)
         named_classes = roles.named_classes(distinct)
         labels = values if positive is None else (values.map(level_name) == positive).astype("int64")
         protected = roles.protected(frame)

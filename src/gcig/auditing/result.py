@@ -2,36 +2,39 @@
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gcig._arguments import check_argument, is_number
 from gcig._files import read_json, write_if_named
 from gcig._validation import InputError
+from gcig.records import Evaluation
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
-from gcig.records.base import flatten, make_frame
-from gcig.records.formatting import estimate, html_table, limits, percent, shown
-from gcig.records.limits import CheckResult, LimitCheck
-from gcig.records.trust import describe_trust
-from gcig.report import tables
-from gcig.report.tables import Table, markdown_text, rows_entry, to_markdown
+from gcig.records.evaluation import Difference, Figure
+from gcig.records.formatting import limits, number, text_table
+from gcig.records.limits import CheckResult, check_evaluation
+from gcig.report.tables import Table, Value, markdown_text, rows_entry, to_markdown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CARD_COLUMNS = 10  # columns of the table that a model card or a notebook lists
-
-
-def _is_limit(value: Any) -> bool:
-    return value == math.inf or (is_number(value) and value >= 0)
+_CARD_COLUMNS = 10  # columns of the table that a model card lists
 
 
 @dataclass(frozen=True, eq=False)
 class AuditResult:
-    """An audit: ``record`` holds all findings as plain values.
+    """An audit: every figure of `gcig.evaluate` under the same name, and its provenance.
+
+    Attributes
+    ----------
+    record : AuditRecord
+        Everything as plain values.
+    evaluation : Evaluation
+        The figures; ``result.reason_gap`` is ``result.evaluation.reason_gap``.
+    provenance : dict
+        Model, data and settings as name -> text.
+    difference : Difference or None
+        The figures of the model minus those of a second one, if there was one.
 
     Examples
     --------
@@ -39,50 +42,60 @@ class AuditResult:
     >>> from sklearn.linear_model import LogisticRegression
     >>> from gcig.auditing import audit
     >>> rng = np.random.default_rng(0)
-    >>> sex = rng.choice(["f", "m"], 400)
-    >>> X = rng.normal(size=(400, 3)) + np.outer(sex == "m", [1, 0, 0])
+    >>> sex = rng.choice(["f", "m"], 600)
+    >>> X = rng.normal(size=(600, 3)) + np.outer(sex == "m", [1, 0, 0])
     >>> y = (X.sum(axis=1) > 0.5).astype(int)
     >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex)
-    >>> found.record.procedural.evidence, found.record.procedural.columns[0].column
-    ('disparity', 'x0')
-    >>> found.check(max_gcig=0.05).passed
-    False
+    >>> found.gcig == found.evaluation.gcig, found.check(max_gcig=0.05).passed
+    (True, False)
     """
 
     record: AuditRecord
 
-    def check(
-        self, *, max_gcig: float | None = None, max_eo_gap: float | None = None, conservative: bool = False
-    ) -> CheckResult:
-        """Compare GCIG and the equalized odds gap with limits.
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "record" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.record.evaluation, name)
+
+    def __getitem__(self, name: str) -> float:
+        return self.record.evaluation[name]
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """All figures."""
+        return self.record.evaluation
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Model, data and settings."""
+        return self.record.provenance
+
+    @property
+    def difference(self) -> Difference | None:
+        """The figures of the model minus those of the second one; None if there is no second one."""
+        other = self.record.other
+        return None if other is None else self.record.evaluation.difference(other)
+
+    def check(self, *, conservative: bool = False, **limits: float | None) -> CheckResult:
+        """Compare figures with limits.
 
         Parameters
         ----------
-        max_gcig, max_eo_gap : float, optional
-            The largest values that pass; None for no limit.
         conservative : bool
-            Whether to compare the upper limit of the 95 % interval instead of the estimate. For GCIG, this
-            interval includes the uncertainty of the references.
+            Whether to compare the end of the 95 % interval on the bad side instead of the estimate.
+        **limits : float, optional
+            ``max_<measure>`` is the largest and ``min_<measure>`` the smallest value that passes, such as
+            ``max_reason_gap=0.1``; None for no limit.
         """
-        outcome, checks = self.record.outcome, []
-        for figure, measured, limit in (
-            ("gcig", self.record.procedural.gcig, max_gcig),
-            ("eo_gap", outcome.eo_gap, max_eo_gap),
-        ):
-            if limit is None:
-                continue
-            check_argument(f"max_{figure}", limit, "a number of at least 0", _is_limit)
-            value = measured.high if conservative else measured.value
-            checks.append(LimitCheck(figure, value, limit, conservative, self.record.by_chance[figure]))
-        if not checks:
-            raise InputError("check needs a limit: pass max_gcig or max_eo_gap.")
-        return CheckResult(tuple(checks), outcome.collapsed, outcome.decides_alike)
+        if all(limit is None for limit in limits.values()):
+            raise InputError("check needs a limit, such as max_reason_gap or max_eo_gap.")
+        return check_evaluation(self.record.evaluation, limits, conservative=conservative)
 
     def to_html(
         self,
         path: str | Path | None = None,
         *,
-        others: Sequence["AuditResult"] = (),
+        others: "list[AuditResult] | tuple[AuditResult, ...]" = (),
         check: CheckResult | None = None,
     ) -> str:
         """Return one self-contained HTML page; write it to ``path`` if given.
@@ -92,40 +105,27 @@ class AuditResult:
         others : sequence of AuditResult
             Audits of other models on the same rows, to compare with this one.
         check : CheckResult, optional
-            The result of `check`: its limits are drawn, and a failed one sets the status of the page.
+            The result of `check`: a failed one sets the status of the page.
         """
         from gcig.report.audit_page import audit_page
 
         page = audit_page(self.record, [other.record for other in others], check=check)
-        return write_if_named(path, page, private=self.record.describes_people)
+        return write_if_named(path, page)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain values, those of `to_json`."""
         return self.record.to_dict()
 
     def to_frame(self, part: str = "figures") -> "pd.DataFrame":
-        """Return a pandas table; an interval gives three columns: its name, name_low and name_high.
-
-        Parameters
-        ----------
-        part : {"figures", "groups", "columns"}
-            One row of all figures; one row of rates and GCIG per group; or one row per column, with its share
-            of the disparity and the mean attribution relative to each group.
-        """
-        record = self.record
-        found = record.procedural
-        parts = {
-            "figures": [{"model": record.subject.model_name, **flatten(record.outcome, found)}],
-            "groups": [flatten(each) for each in record.groups],
-            "columns": [{**flatten(each), **each.profile} for each in found.columns],
-        }
-        return make_frame(part, parts)
+        """Return a pandas table, as `Evaluation.to_frame`; figures come with the name of the model."""
+        frame = self.record.evaluation.to_frame(part)
+        if part == "figures":
+            frame.insert(0, "model", self.record.subject.model_name)
+        return frame
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the record as JSON, with the version of its schema; write it to ``path`` if given."""
-        return write_if_named(
-            path, self.record.to_json(indent=1) + "\n", private=self.record.describes_people
-        )
+        return write_if_named(path, self.record.to_json(indent=1) + "\n")
 
     def to_markdown(self, path: str | Path | None = None, *, check: CheckResult | None = None) -> str:
         """Return a section for a model card, below the result of a ``check``; write it to a ``path``."""
@@ -140,7 +140,7 @@ class AuditResult:
             data: Any = json.loads(str(source)) if is_text else read_json(source)
         except (ValueError, RecursionError) as error:
             raise InputError(f"This is not the JSON of an audit: {error}") from error
-        if not isinstance(data, dict) or "verdict" not in data:
+        if not isinstance(data, dict) or "subject" not in data:
             raise InputError(
                 "This is not the JSON of an audit: write one with to_json or `gcig audit --json`."
             )
@@ -158,112 +158,58 @@ class AuditResult:
         return cls(record)
 
     def __str__(self) -> str:
-        record = self.record
-        lines = [f"{record.verdict.status.upper()}: {record.verdict.headline}"]
-        lines += [f"- {line}" for line in record.verdict.findings]
-        lines += [f"! {line}" for line in record.verdict.cautions]
-        lines += [f"* {name}: {value}. {reading}" for name, value, reading in trust_lines(record)]
-        if record.change is not None:
-            lines += [f"> {line}" for line in (record.change.headline, *record.change.notes)]
-        return "\n".join(lines)
+        lines = [
+            (each.title, number(each.value, each.digits), limits(each.interval, each.digits))
+            for each in concluded(self.record.evaluation)
+        ]
+        parts = [text_table(("", "value", "95 % interval"), lines, right_aligned=(1, 2))]
+        parts += [f"! {remark}" for remark in remarks(self.record.evaluation)]
+        if (difference := self.difference) is not None:
+            parts += ["Compared with the other model:", str(difference)]
+        if self.record.change is not None:
+            parts += [f"> {line}" for line in (self.record.change.headline, *self.record.change.notes)]
+        return "\n".join(parts)
 
     def __repr__(self) -> str:
-        found = self.record.procedural
-        return (
-            f"<AuditResult {self.record.subject.model_name}: {self.record.verdict.status}, "
-            f"GCIG {shown(found.gcig.value)}, evidence {found.evidence!r}>"
-        )
+        return f"<AuditResult of {self.record.subject.model_name}: {self.record.evaluation!r}>"
 
     def _repr_html_(self) -> str:
-        record = self.record
-        found, outcome = record.procedural, record.outcome
-        figures = (
-            ("GCIG", estimate(found.gcig)),
-            ("noise floor", estimate(found.noise_floor)),
-            ("evidence", found.evidence),
-            ("equalized odds gap", estimate(outcome.eo_gap)),
-            ("selection rate ratio", estimate(outcome.selection_rate_ratio)),
-            ("AUC", estimate(outcome.auc)),
-        )
-        columns = [(c.column, percent(c.share), c.towards) for c in found.columns[:_CARD_COLUMNS]]
-        headline = escape(f"{record.verdict.status.upper()}: {record.verdict.headline}")
-        subject = f"{record.subject.model_name} on {record.subject.n_rows} rows"
-        return (
-            f"<p><strong>{headline}</strong></p>"
-            + html_table((subject, "value (95 % interval)"), figures)
-            + html_table(("column", "share of the disparity", "most favourable under"), columns)
-        )
+        return self.record.evaluation._repr_html_()
+
+
+def concluded(evaluation: Evaluation) -> list[Figure]:
+    """Return the figures that are defined."""
+    return [each for each in evaluation.figures if not math.isnan(each.value)]
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """Return the sentences that belong with the figures."""
+    return evaluation.notes
 
 
 def model_card(record: AuditRecord) -> str:
     """Return the section of a model card in Markdown; names from the user's table are escaped."""
-    found, outcome = record.procedural, record.outcome
-    figures = {
-        "GCIG": found.gcig,
-        "GCIG with shuffled groups (noise floor)": found.noise_floor,
-        "GCIG beyond chance": found.excess,
-        "equalized odds gap": outcome.eo_gap,
-        "ratio of favourable decisions (four fifths)": outcome.selection_rate_ratio,
-        "AUC": outcome.auc,
-        "balanced accuracy": outcome.balanced_accuracy,
-        "F1": outcome.f1,
-    }
-    rates = ("base_rate", "favourable_rate", "tpr", "fpr", "ppv", "calibration")
+    found = record.evaluation
+    figures: list[tuple[Value, ...]] = [
+        (each.title, number(each.value, each.digits), limits(each.interval, each.digits), each.sentence)
+        for each in concluded(found)
+    ]
+    rates = list(found.groups[0].values) if found.groups else []
+    groups: list[tuple[Value, ...]] = [
+        (each.group, rows_entry(each.n_rows, found.min_cell), *each.values.values()) for each in found.groups
+    ]
     parts = [
         "## Fairness audit",
-        f"**{markdown_text(record.verdict.status.capitalize())}.** {markdown_text(record.verdict.headline)}",
-        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.findings),
         "### Figures",
-        _table(
-            ("figure", "value", "95 % interval"),
-            [(name, each.value, limits(each)) for name, each in figures.items()],
-        ),
-        "### Can GCIG be relied on?",
-        _table(("number", "value", "how to read it"), trust_lines(record)),
-        *_robustness(record),
+        to_markdown(Table(("figure", "value", "95 % interval", "what it is"), figures)),
         "### Groups",
-        _table(
-            ("group", "rows", "base rate", "favourable decisions", "TPR", "FPR", "PPV", "calibration"),
-            [
-                (
-                    each.group,
-                    rows_entry(each.n_rows, record.min_cell),
-                    *(getattr(each, rate).value for rate in rates),
-                )
-                for each in record.groups
-            ],
-        ),
-        "### Columns behind the difference in reasons",
-        _table(
-            ("column", "share", "most favourable compared with"),
-            [(each.column, each.share, each.towards) for each in found.columns[:_CARD_COLUMNS]],
-        ),
-        "### Cautions",
-        "\n".join(f"- {markdown_text(line)}" for line in record.verdict.cautions),
-        "### Provenance",
-        "\n".join(f"- {name}: {markdown_text(value)}" for name, value in record.provenance.items()),
+        to_markdown(Table(("group", "rows", *rates), groups)),
     ]
+    for name, columns in found.columns.items():
+        largest = sorted(columns.items(), key=lambda item: -abs(item[1]))[:_CARD_COLUMNS]
+        rows: list[tuple[Value, ...]] = [(column, value) for column, value in largest]
+        parts += [f"### {markdown_text(name)}", to_markdown(Table(("column", "value"), rows))]
+    if notes := remarks(found):
+        parts += ["### Remarks", "\n".join(f"- {markdown_text(line)}" for line in notes)]
+    parts += ["### Provenance", "\n".join(f"- {n}: {markdown_text(v)}" for n, v in record.provenance.items())]
     return "\n\n".join(parts) + "\n"
-
-
-def trust_lines(record: AuditRecord) -> list[tuple[str, str, str]]:
-    """Return name, value and explanation of the numbers that say whether GCIG can be relied on."""
-    return describe_trust(record.procedural.trust_values, record.procedural.undefined)
-
-
-def _robustness(record: AuditRecord) -> list[str]:
-    found = record.robustness
-    if found is None:
-        return []
-    figures = [
-        (each.reference, tables.estimate(each.gcig), tables.estimate(each.other)) for each in found.figures
-    ]
-    return [
-        "### GCIG under other references",
-        markdown_text(found.verdict),
-        _table(("reference", "GCIG", "other model"), figures),
-    ]
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[tables.Value]]) -> str:
-    return to_markdown(Table(header, rows))

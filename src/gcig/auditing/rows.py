@@ -1,4 +1,4 @@
-"""Single rows: descriptions, the most affected rows of an audit, and the nearest people of each group."""
+"""Single rows: descriptions in words and numbers, and the nearest people of each group."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,113 +8,209 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from pandas.api import types as pt
+from sklearn.utils import _safe_indexing
 
-from gcig._arrays import Codes, Floats
+from gcig._arrays import Codes, Floats, Rows
 from gcig._tables import level_name
 from gcig._validation import check_features
 from gcig.adapters import Outputs
 from gcig.adapters.base import last_step
-from gcig.auditing.sources import Batch, Source, take_rows
-from gcig.auditing.subject import Options
+from gcig.core.attribution import Score
 from gcig.core.columns import protected_attributes
+from gcig.core.explained import smallest_by_group
 from gcig.data.dates import are_dates, count_days
-from gcig.metrics.reasons import Comparison, RowReasons, compare_attributions
-from gcig.metrics.sample import EncodedRows
-from gcig.metrics.trust import threshold_logit
-from gcig.records.audit import LISTED_ROWS, RowAudit
+from gcig.metrics.plan import Plan
+from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
-_N_BINS = 24
-_TOP_ROWS = 20  # without include_rows
-# Attributions of the described rows, and again of their neighbours: a page of about 3 MB.
-_MAX_ATTRIBUTIONS = 25_000
-_LEAST_ROWS = 10  # rows that are described even if they have more attributions than that
-_ROW_OVERHEAD = 20  # attributions that take as much space as the other parts of a row: sentences and axes
-_EVEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: its multiples modulo 2^64 are evenly spread
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-# Differences of normalised attributions are at most 2. Bins are finer near 0, where most differences are.
-_EDGES = 2.0 * np.linspace(-1, 1, 401) ** 3
+_MEMBERS = 128  # references of each group that a row is compared with if the model has no gradients
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows: as the model takes them (``table``, ``sensitive``), and encoded."""
+
+    table: Any
+    sensitive: Any
+    inputs: Rows  # (n, p)
+    labels: NDArray[Any]  # codes of classes, or numbers
+    groups: Codes  # -1 if unknown
+    identifiers: Sequence[str] | None = None  # names of the rows
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def frame(self) -> pd.DataFrame | None:
+        """The rows as a table; None if they are something else, such as images."""
+        return check_features(self.table) if getattr(self.table, "ndim", 2) == 2 else None
+
+    def take(self, places: Codes) -> "Batch":
+        """Return some of the rows."""
+        return Batch(
+            _taken(self.table, places),
+            _taken(self.sensitive, places),
+            self.inputs[places],
+            self.labels[places],
+            self.groups[places],
+            None if self.identifiers is None else [self.identifiers[i] for i in places.tolist()],
+        )
+
+
+def _taken(values: Any, places: Codes) -> Any:
+    """Return some rows of a table or array of any kind."""
+    if values is None:
+        return None
+    return values.tocsr()[places] if hasattr(values, "tocsr") else _safe_indexing(values, places)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupExplainer:
+    """Attributions of single rows relative to each compared group.
+
+    A model with gradients is explained relative to the groups' means; any other one relative to some of their
+    members, over which attributions are averaged.
+    """
+
+    plan: Plan
+    compared: tuple[int, ...]  # codes of the compared groups
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the definition."""
+        plan = self.plan
+        return plan.columns.of(plan.definition.columns if plan.means is not None else "original")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the compared groups."""
+        return tuple(self.plan.groups.names[code] for code in self.compared)
+
+    def explain(self, inputs: Rows, labels: NDArray[Any]) -> Floats:
+        """Return attributions (groups, n, columns) in units of the score; NaN without references."""
+        plan, cells = self.plan, self.plan.cells(labels)
+        found = np.full((len(self.compared), len(inputs), len(self.columns)), np.nan)
+        for cell in np.unique(cells).tolist():
+            own = np.flatnonzero(cells == cell)
+            x = plan.tensor(np.asarray(inputs)[own])
+            y = torch.from_numpy(np.asarray(labels)[own]).to(x.device)
+            values = self._by_means(cell, x, y) if plan.means is not None else self._by_members(cell, x, y)
+            found[:, own] = values
+        return found
+
+    def _by_means(self, cell: int, x: torch.Tensor, y: torch.Tensor) -> Floats:
+        explainer = self.plan.means
+        assert explainer is not None
+        references = explainer.means[cell, list(self.compared)].unsqueeze(1).expand(-1, len(x), -1)
+        values, slopes = explainer.attribute(x, y, references)
+        values = explainer.on_columns(explainer.definition.columns, values, slopes, x - references)
+        return values.detach().double().cpu().numpy()
+
+    def _by_members(self, cell: int, x: torch.Tensor, y: torch.Tensor) -> Floats:
+        plan, sample = self.plan, self.plan.references
+        assert sample is not None and sample.inputs is not None
+        score = Score.of(plan.module, plan.task, y)
+        rows = smallest_by_group(np.flatnonzero(plan.cells(sample.labels) == cell), sample.groups, _MEMBERS)
+        matrix, parts = plan.columns.matrix, []
+        for code in self.compared:
+            members = plan.tensor(sample.inputs[rows[sample.groups[rows] == code]])
+            starts = members.unsqueeze(1).expand(-1, len(x), -1)
+            each = plan.attribution.attribute(score, x, starts)
+            parts.append((each @ matrix.to(each)).mean(0).double().numpy())
+        return np.stack(parts)
+
+    def scores(self, inputs: Rows, labels: NDArray[Any]) -> Floats:
+        """Return the explained score of each row, (n,)."""
+        outputs = np.asarray(self.plan.adapted.outputs(inputs), dtype=np.float64).reshape(len(inputs), -1)
+        y = torch.from_numpy(np.asarray(labels))
+        return np.asarray(self.plan.task.score(torch.from_numpy(outputs), y).numpy())
+
+    @property
+    def cut(self) -> float:
+        """The score from which a row of two classes is decided positive; NaN for another rule."""
+        plan = self.plan
+        if plan.task.key != "binary":
+            return math.nan
+        if not plan.adapted.probabilistic:
+            return 0.0
+        return math.log(plan.threshold) - math.log1p(-plan.threshold) if 0 < plan.threshold < 1 else math.nan
+
+    def compare(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the disparity of each row, NaN if its attributions vanish, and the share of each column."""
+        spread, shares = compare_rows(torch.from_numpy(values), self.plan.definition)
+        return spread.numpy(), shares.numpy()
 
 
 @dataclass(frozen=True, eq=False)
 class RowDescriber:
     """Descriptions of explained rows in words and numbers."""
 
-    comparison: Comparison
-    names: tuple[str, ...]  # names of all groups
-    classes: tuple[str, str]  # names of the labels 0 and 1
-    favourable: int = 1  # the label that is favourable for a person
-    threshold: float = math.nan  # probability of a positive decision; NaN if the model has its own rule
+    explainer: GroupExplainer
+    classes: tuple[str, ...]  # names of the classes; none for numbers
     hidden: frozenset[str] = frozenset()  # columns whose entries and attributions are not shown
     shows_groups: bool = False  # whether the group of a row is shown; that of a neighbour always is
 
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Names of the compared groups."""
-        return tuple(self.names[g] for g in self.comparison.compared)
-
     def describe(
-        self,
-        batch: Batch,
-        outputs: Outputs,
-        *,
-        label_source: str = "given",
-        roles: Sequence[str] = (),
-        values: Floats | None = None,
+        self, batch: Batch, outputs: Outputs, *, label_source: str = "given", roles: Sequence[str] = ()
     ) -> tuple[RowExplanation, ...]:
-        """Explain rows and describe each.
-
-        ``roles`` describe neighbours in words, and ``values`` are attributions (groups, n, columns), if they
-        are known.
-        """
-        rows, columns = batch.rows, self.comparison.columns
-        names = batch.identifiers or [str(place) for place in rows.positions.tolist()]
-        values = self._explain(rows) if values is None else values
-        used = self.comparison.definition
-        found = compare_attributions(torch.from_numpy(values), used, self.comparison.scale[used.columns])
-        disparity = np.where(found.defined.numpy(), found.disparity.numpy(), np.nan)
+        """Explain rows and describe each; ``roles`` describe neighbours in words."""
+        explainer, columns = self.explainer, self.explainer.columns
+        names = batch.identifiers or [str(place) for place in range(len(batch))]
+        values = explainer.explain(batch.inputs, batch.labels)
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares = found.contributions.numpy() / disparity[:, None]
-        logits = np.asarray(self.comparison.adapted.logits(rows.inputs), dtype=np.float64)
-        cut = threshold_logit(self.comparison, self.threshold)
-        decisions = outputs.codes
-        entries = _entries(batch.frame, columns, len(rows), self.hidden)
+            spread, shares = explainer.compare(values)
+        scores = explainer.scores(batch.inputs, batch.labels)
+        entries = _entries(batch.frame, columns, len(batch), self.hidden)
         # The attribution of a protected column gives away its entry: it is 0 relative to the row's own group.
         # The waterfall starts after the parts of such columns, because the sum would give them away.
         protected = np.array([column in self.hidden for column in columns], dtype=bool)
-        starts = logits - values[:, :, ~protected].sum(axis=2)
+        starts = scores - values[:, :, ~protected].sum(axis=2)
         values = np.where(protected, np.nan, values)
         shares = np.where(protected, np.nan, shares)
+        all_names = explainer.plan.groups.names
+        numbers = explainer.plan.task.key == "number"
+        good: list[bool] | list[None] = [None] * len(batch) if numbers else self.is_favourable(outputs)
         return tuple(
             RowExplanation(
                 row=names[i],
-                position=int(rows.positions[i]) if not roles else -1,
-                score=float(outputs.scores[i]),
-                logit=float(logits[i]),
-                decision=self.classes[decisions[i]],
-                favourable=bool(decisions[i] == self.favourable),
-                margin=float(logits[i]) - cut,
-                label=self.classes[int(rows.labels[i])],
+                position=i if not roles else -1,
+                score=self._score(outputs, i),
+                logit=float(scores[i]),
+                decision=self._decision(outputs, i),
+                favourable=good[i],
+                margin=float(scores[i]) - explainer.cut,
+                label=self._label(batch.labels[i]),
                 label_source=label_source,
-                group=self.names[group] if group >= 0 and (roles or self.shows_groups) else None,
-                references={name: float(starts[k, i]) for k, name in enumerate(self.groups)},
-                disparity=float(disparity[i]),
+                group=all_names[group] if group >= 0 and (roles or self.shows_groups) else None,
+                references={name: float(starts[k, i]) for k, name in enumerate(explainer.groups)},
+                disparity=float(spread[i]),
                 columns=self._reasons(values[:, i], shares[i], entries[i]),
                 role=roles[i] if roles else "",
             )
-            for i, group in enumerate(rows.groups.tolist())
+            for i, group in enumerate(batch.groups.tolist())
         )
 
-    def _explain(self, rows: EncodedRows) -> Floats:
-        """Return attributions (groups, n, columns); NaN for rows of a label without references."""
-        values = np.full((len(self.groups), len(rows), len(self.comparison.columns)), np.nan)
-        for label in np.unique(rows.labels).tolist():
-            own = np.flatnonzero(rows.labels == label)
-            if self.comparison.has_references(label):
-                values[:, own] = self.comparison.explain(rows.inputs[own], label).values
-        return values
+    def is_favourable(self, outputs: Outputs) -> list[bool]:
+        """Return whether each decision is favourable; numbers have no decisions that are."""
+        if self.explainer.plan.task.key == "number":
+            return [False] * len(outputs.decisions)
+        return [code in self.explainer.plan.favourable for code in outputs.codes.tolist()]
+
+    def _score(self, outputs: Outputs, row: int) -> float:
+        """Return the score of label 1, the probability of the decided class, or the number."""
+        found = np.asarray(outputs.scores)[row]
+        return float(found if found.ndim == 0 else found[outputs.codes[row]])
+
+    def _decision(self, outputs: Outputs, row: int) -> str:
+        if self.explainer.plan.task.key == "number":
+            return f"{outputs.decisions[row]:.6g}"
+        return self.classes[outputs.codes[row]]
+
+    def _label(self, label: Any) -> str:
+        return f"{label:.6g}" if self.explainer.plan.task.key == "number" else self.classes[int(label)]
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
         """Return the reasons of one row from values (groups, columns), by decreasing difference.
@@ -125,9 +221,9 @@ class RowDescriber:
         order = np.lexsort((-np.abs(values).max(axis=0), -np.nan_to_num(spread)))
         return tuple(
             ColumnReason(
-                column=self.comparison.columns[j],
+                column=self.explainer.columns[j],
                 value=entries[j],
-                attributions=dict(zip(self.groups, values[:, j].tolist(), strict=True)),
+                attributions=dict(zip(self.explainer.groups, values[:, j].tolist(), strict=True)),
                 difference=float(spread[j]),
                 share=float(shares[j]),
             )
@@ -217,187 +313,15 @@ def revealing_columns(frame: pd.DataFrame, groups: Codes) -> set[str]:
     return {str(frame.columns[j]) for each in found for j in each.columns.tolist()}
 
 
-def protected_columns(model: Any, source: Source | None, named: Iterable[str] = ()) -> frozenset[str]:
+def protected_columns(model: Any, batch: Batch | None, named: Iterable[str] = ()) -> frozenset[str]:
     """Return the columns that are or reveal the protected attribute, whose entries are not shown.
 
-    These are ``named`` ones, those that a gcig model found in training, and those of the rows of ``source``.
+    These are ``named`` ones, those that a gcig model found in training, and those of the rows of a ``batch``.
     """
     found = {*named, *getattr(last_step(model), "protected_columns_", ())}
-    if source is not None:
-        first, found = next(source.batches()), found | set(source.attributes)
-        if first.frame is not None:
-            found |= revealing_columns(first.frame, first.rows.groups)
+    if batch is not None and batch.frame is not None:
+        found |= revealing_columns(batch.frame, batch.groups)
     return frozenset(found)
-
-
-@dataclass(frozen=True, eq=False)
-class ListedRow:
-    """A row and its attributions, ``values`` (groups, columns)."""
-
-    position: int
-    disparity: float
-    label: int
-    group: int
-    values: Floats
-
-
-class RowList:
-    """Histograms of the disparity per group and of the differences per column, and the rows to be listed.
-
-    The rows of ``probe`` determine the bins of the disparity; the last bin is open. The differences are those
-    of normalised attributions. The listed rows are the most affected ones and, if rows are described, an even
-    sample of the others, as many as fit on a page.
-    """
-
-    def __init__(self, comparison: Comparison, probe: EncodedRows, n_groups: int, options: Options) -> None:
-        self.comparison, self.options = comparison, options
-        spread = [found.disparity for _, found, _ in comparison.explain_all(probe) if found is not None]
-        top = float(np.quantile(np.concatenate(spread), 0.995)) if spread else 0.0
-        self.edges = np.linspace(0, top if top > 0 else 1.0, _N_BINS + 1)
-        self.histogram = np.zeros((n_groups, _N_BINS), dtype=np.int64)
-        self.differences = np.zeros((len(comparison.columns), len(_EDGES) - 1), dtype=np.int64)
-        self._n_top = LISTED_ROWS if options.include_rows else _TOP_ROWS
-        most = max_described(len(comparison.columns), len(comparison.compared))
-        self._n_others = max(0, most - self._n_top) if options.include_rows else 0
-        self._top: list[ListedRow] = []
-        self._others: list[ListedRow] = []
-
-    def add(self, rows: EncodedRows, found: RowReasons | None, label: int) -> None:
-        """Add explained rows of one label."""
-        if found is None:
-            return
-        bins = np.searchsorted(self.edges, np.where(found.defined, found.disparity, 0.0), side="right") - 1
-        flat = rows.groups * _N_BINS + np.clip(bins, 0, _N_BINS - 1)
-        counted = np.bincount(flat[found.defined], minlength=self.histogram.size)
-        self.histogram += counted.reshape(self.histogram.shape)
-        self._add_differences(found.normalised[:, found.defined])
-        defined = np.flatnonzero(found.defined)
-        few = _smallest(defined, -found.disparity[defined], self._n_top)
-        self._top = _sorted([*self._top, *_listed(rows, found, label, few)])[: self._n_top]
-        few = _smallest(defined, _spread(rows.positions[defined]), self._n_others)
-        others = [*self._others, *_listed(rows, found, label, few)]
-        places = np.array([row.position for row in others], dtype=np.int64)
-        self._others = [others[i] for i in _smallest(np.arange(len(others)), _spread(places), self._n_others)]
-
-    def _add_differences(self, normalised: Floats) -> None:
-        """Count differences between the groups, from normalised attributions (groups, m, columns)."""
-        if len(normalised) == 2:
-            apart = (1 if self.options.favourable else -1) * (normalised[1] - normalised[0])
-        else:
-            apart = np.ptp(normalised, axis=0)
-        bins = np.clip(np.searchsorted(_EDGES, apart, side="right") - 1, 0, len(_EDGES) - 2)
-        size = self.differences.shape[1]
-        flat = np.arange(apart.shape[1]) * size + bins
-        self.differences += np.bincount(flat.ravel(), minlength=self.differences.size).reshape(-1, size)
-
-    def quantiles(self) -> list[tuple[float, ...]]:
-        """Return quantiles of each column's difference over the rows; none for fewer than ``min_cell`` rows.
-
-        A quantile between two rows is their mean, so changing the sign mirrors all quantiles.
-        """
-        total = self.differences.sum(axis=1, keepdims=True)
-        if not len(total) or int(total[0, 0]) < self.options.min_cell:
-            return [()] * len(total)
-        reached = np.cumsum(self.differences, axis=1) / total
-        middles = (_EDGES[:-1] + _EDGES[1:]) / 2
-        below, above = (
-            np.stack([(reached < share + slack).sum(axis=1) for share in _QUANTILES], axis=1)
-            for slack in (-1e-12, 1e-12)
-        )
-        both = (middles[below] + middles[np.minimum(above, len(middles) - 1)]) / 2
-        return [tuple(of_column) for of_column in both.tolist()]
-
-    def counts(self, names: tuple[str, ...], n_rows: Codes) -> dict[str, tuple[int, ...]]:
-        """Return the histogram of each group; bins and groups with fewer than ``min_cell`` rows are empty."""
-        min_cell = self.options.min_cell
-        return {
-            name: tuple(np.where(self.histogram[g] >= min_cell, self.histogram[g], 0).tolist())
-            for g, name in enumerate(names)
-            if n_rows[g] >= min_cell
-        }
-
-    def listed(self) -> list[ListedRow]:
-        """Return the rows by decreasing disparity."""
-        return _sorted(list({row.position: row for row in [*self._others, *self._top]}.values()))
-
-
-def max_described(n_columns: int, n_groups: int) -> int:
-    """Return the number of rows that fit on a page."""
-    return max(_LEAST_ROWS, _MAX_ATTRIBUTIONS // (n_columns * n_groups + _ROW_OVERHEAD))
-
-
-def _spread(positions: Codes) -> Any:
-    """Return a key per position; the rows with the smallest keys are spread evenly over the table.
-
-    >>> np.sort(np.argsort(_spread(np.arange(1000)))[:4]).tolist()
-    [0, 233, 610, 843]
-    """
-    return positions.astype(np.uint64) * _EVEN  # modulo 2^64
-
-
-def _smallest(indices: Codes, keys: Any, n: int) -> Codes:
-    return indices[np.argpartition(keys, n)[:n]] if len(indices) > n else indices
-
-
-def _listed(rows: EncodedRows, found: RowReasons, label: int, few: Codes) -> list[ListedRow]:
-    """Return some of the explained rows as separate objects."""
-    columns = rows.positions[few], found.disparity[few], rows.groups[few], found.values[:, few].swapaxes(0, 1)
-    return [
-        ListedRow(int(position), float(disparity), label, int(group), values)
-        for position, disparity, group, values in zip(*columns, strict=True)
-    ]
-
-
-def _sorted(rows: list[ListedRow]) -> list[ListedRow]:
-    """Sort rows by decreasing disparity; ties stay in the order of the table."""
-    return sorted(rows, key=lambda row: (-row.disparity, row.position))
-
-
-def audit_rows(rows: RowList, source: Source, sample: EncodedRows, cell_sizes: Codes) -> tuple[RowAudit, ...]:
-    """Return the listed rows by decreasing disparity, with descriptions if these were requested.
-
-    As many are described as fit; rows of suppressed cells are then left out. ``cell_sizes`` (groups, 2)
-    counts the audited rows. The most affected rows get neighbours, which are searched in a ``sample``.
-    """
-    listed, comparison, options = rows.listed(), rows.comparison, rows.options
-    if not options.include_rows:
-        return tuple(RowAudit(row.position, row.disparity) for row in listed)
-    large = [row for row in listed if cell_sizes[row.group, row.label] >= options.min_cell]
-    limit = max_described(len(comparison.columns), len(comparison.compared))
-    shown, others = large[:limit], large[limit:]
-    if not shown:
-        return ()
-    by_position = {row.position: row for row in shown}
-    adapted, places = comparison.adapted, sorted(by_position)
-    describer = RowDescriber(
-        comparison,
-        names=source.group_names,
-        classes=(str(source.classes[0]), str(source.classes[1])),
-        favourable=options.favourable,
-        threshold=options.cut(adapted),
-        hidden=frozenset() if options.include_protected else protected_columns(adapted.model, source),
-        shows_groups=options.include_protected,
-    )
-    part = take_rows(source, places)
-    known = np.stack([by_position[place].values for place in places], axis=1)
-    described = describer.describe(part, part.predict(adapted, options.threshold), values=known)
-    found, table = dict(zip(places, described, strict=True)), part.frame
-    if table is not None:
-        room = max(1, limit // (2 * len(describer.groups)))  # two neighbours per group
-        most = [row.position for row in shown[:room]]
-        near = add_neighbours(
-            tuple(found[place] for place in most),
-            table.iloc[np.searchsorted(places, most)],
-            take_rows(source, sample.positions[:NEIGHBOUR_ROWS].tolist()),
-            describer,
-            threshold=options.threshold,
-            min_cell=options.min_cell,
-        )
-        found |= dict(zip(most, near, strict=True))
-    return (
-        *(RowAudit(row.position, row.disparity, found[row.position]) for row in shown),
-        *(RowAudit(row.position, row.disparity) for row in others),
-    )
 
 
 def add_neighbours(
@@ -405,26 +329,26 @@ def add_neighbours(
     table: pd.DataFrame,
     people: Batch,
     describer: RowDescriber,
-    *,
-    threshold: float | None,
-    min_cell: int,
 ) -> tuple[RowExplanation, ...]:
     """Return the rows with the people nearest to each, one per compared group and decision.
 
     Neighbours are shown only if at least ``min_cell`` people share their group and decision.
     """
-    comparison, groups, others = describer.comparison, people.rows.groups, check_features(people.table)
-    outputs = people.predict(comparison.adapted, threshold)
-    accepted = (outputs.codes == describer.favourable).astype(np.int64)
+    explainer, groups, others = describer.explainer, people.groups, check_features(people.table)
+    plan = explainer.plan
+    outputs = plan.adapted.predict(
+        people.table, people.sensitive, encoded=people.inputs, threshold=plan.options.threshold
+    )
+    accepted = np.array(describer.is_favourable(outputs), dtype=np.int64)
     large = {
         (group, decision)
-        for group in comparison.compared
+        for group in explainer.compared
         for decision in (0, 1)
-        if np.count_nonzero((groups == group) & (accepted == decision)) >= min_cell
+        if np.count_nonzero((groups == group) & (accepted == decision)) >= plan.options.min_cell
     }
     # The distance leaves out columns that are not shown: people of the row's own group would be nearer.
     alike = [name for name in others.columns if name not in describer.hidden]
-    found = find_neighbours(table[alike], others[alike], groups, accepted, comparison.compared)
+    found = find_neighbours(table[alike], others[alike], groups, accepted, explainer.compared)
     nearest = [
         [(place, distance) for cell, (place, distance) in of_row.items() if cell in large] for of_row in found
     ]
@@ -433,10 +357,10 @@ def add_neighbours(
         return described
     words = ("unfavourable", "favourable")
     near = describer.describe(
-        Batch(others.iloc[places], None, people.rows[places], [""] * len(places)),
+        replace(people.take(places), identifiers=[""] * len(places)),
         Outputs(outputs.scores[places], outputs.decisions[places]),
         roles=[
-            f"nearest {words[decision]} decision in group {describer.names[group]!r}"
+            f"nearest {words[decision]} decision in group {plan.groups.names[group]!r}"
             for group, decision in zip(groups[places].tolist(), accepted[places].tolist(), strict=True)
         ],
     )

@@ -9,8 +9,7 @@ import inspect
 import platform
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,13 @@ from gcig._validation import InputError, check_features
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, OnnxClassifier
 from gcig.adapters.boosters import booster_kind, open_booster
-from gcig.auditing.sources import Source
-from gcig.core.definition import Definition
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.registry import skops_types
 from gcig.methods.saving import describe_model, load
-from gcig.metrics.sample import check_arguments
+from gcig.metrics.plan import Plan
 from gcig.persistence import fingerprint
-from gcig.records.audit import SMALLEST_CELL, Subject
+from gcig.records import Evaluation
+from gcig.records.audit import Subject
 
 _MAX_ONNX_BYTES = 2**31  # the limit of the format
 _SAFE_TYPES = ("numpy.dtype",)  # unknown to skops, which reads it from an empty array, without pickle
@@ -158,55 +156,6 @@ def _open_program(path: Path, kind: str) -> Any:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class Audited:
-    """A model with the rows that it is applied to, and the rows that its references are estimated from."""
-
-    adapted: AdaptedModel
-    source: Source
-    reference: Source | None
-    name: str | None = None
-    model_sha256: str | None = None
-    data_sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """The settings of an audit; see `gcig.audit`."""
-
-    definition: Definition = field(default_factory=Definition)
-    threshold: float | None = None
-    min_cell: int = SMALLEST_CELL
-    include_rows: bool = False
-    n_bootstrap: int = 1000
-    n_shuffles: int | None = None
-    random_state: int = 0
-    max_rows_explained: int | None = None
-    max_calls: int | None = None
-    progress: bool = False
-    robustness: bool = False
-    favourable: int = 1
-    include_protected: bool = False
-
-    def __post_init__(self) -> None:
-        check_arguments(**{name: value for name, value in vars(self).items() if name != "favourable"})
-
-    @classmethod
-    def among(cls, arguments: Mapping[str, Any]) -> "Options":
-        """Return the settings among the arguments of `audit` or `audit_file`.
-
-        ``favourable`` is left out: the argument is a class, whose label is known once the rows are read.
-        """
-        names = {each.name for each in fields(cls)} - {"favourable"}
-        if arguments["definition"] is None:
-            names.remove("definition")
-        return cls(**{name: arguments[name] for name in names})
-
-    def cut(self, adapted: AdaptedModel) -> float:
-        """Return the probability of a positive decision; NaN if the model has a decision rule of its own."""
-        return float(adapted.threshold if self.threshold is None else self.threshold)
-
-
 def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, str | None]:
     """Return the model and, if it was given by its path, its hash and name."""
     if not isinstance(model, str | Path):
@@ -217,24 +166,37 @@ def resolve_model(model: Any, *, trust_pickle: bool) -> tuple[Any, str | None, s
 
 
 def describe_subject(
-    audited: Audited, options: Options, *, n_rows: int, definition: Mapping[str, Any]
+    plan: Plan,
+    evaluation: Evaluation,
+    *,
+    given: bool,
+    name: str | None,
+    model_sha256: str | None,
+    data_sha256: str | None,
+    sampled: bool = False,
+    classes: tuple[str, ...] = (),
 ) -> Subject:
-    """Describe what was audited, and by which definition."""
-    adapted, source = audited.adapted, audited.source
+    """Describe what was audited, and how."""
+    adapted = plan.adapted
+    favourable = ("high" if plan.favourable == (1,) else "low",)
+    classes = classes or tuple(map(str, plan.classes))
+    if plan.task.key != "number":
+        favourable = tuple(classes[code] for code in plan.favourable)
     return Subject(
-        model_name=str(audited.name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
+        model_name=str(name or getattr(adapted.model, "__name__", type(adapted.model).__name__)),
         model_kind=adapted.kind,
-        model_sha256=audited.model_sha256,
-        data_sha256=audited.data_sha256,
-        explanation=adapted.explainer.name,
-        reference=describe_reference(adapted, given=audited.reference is not None),
-        n_rows=n_rows,
+        model_sha256=model_sha256,
+        data_sha256=data_sha256,
+        explanation=plan.attribution_name,
+        reference=describe_reference(adapted, given=given, sampled=sampled),
+        n_rows=evaluation.n_rows,
         n_columns=len(adapted.original_names),
-        sensitive=source.attributes,
-        positive=str(source.classes[1]),
-        favourable=str(source.classes[options.favourable]),
-        threshold=options.cut(adapted),
-        definition=definition,
+        sensitive=plan.groups.attributes,
+        task=plan.task.key,
+        classes=classes,
+        favourable=favourable,
+        threshold=plan.threshold,
+        definition=dict(evaluation.definition),
         versions={
             "gcig": __version__,
             "python": platform.python_version(),
@@ -245,13 +207,14 @@ def describe_subject(
     )
 
 
-def describe_reference(adapted: AdaptedModel, *, given: bool) -> str:
-    """Say which rows the references were estimated from."""
+def describe_reference(adapted: AdaptedModel, *, given: bool, sampled: bool = False) -> str:
+    """Say whom people are compared with."""
     if given:
         return "the reference rows that were given"
+    rows = "a sample of the audited rows" if sampled else "other audited rows"
     if adapted.baselines is not None:
-        return "the model's training rows; noise floor, p-value and re-estimated interval: the audited rows"
-    return "the audited rows"
+        return f"members: {rows}; means: those of the model's training rows"
+    return rows
 
 
 def hash_model(model: Any) -> str | None:
@@ -289,6 +252,8 @@ def hash_table(X: Any, labels: Any, groups: Any) -> str | None:
         frame = check_features(X)
         digest.update("\n".join(map(str, frame.columns)).encode("utf-8", "surrogatepass"))
         digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    for codes in (labels, groups):
-        digest.update(np.ascontiguousarray(codes, dtype=np.int64).tobytes())
+    for values in (labels, groups):
+        if values is not None:
+            table = pd.DataFrame(values).astype(str)
+            digest.update(pd.util.hash_pandas_object(table, index=False).to_numpy().tobytes())
     return digest.hexdigest()

@@ -92,7 +92,7 @@ def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> Fol
 def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     train, test = split_rows(trial, table)
     model = make_estimator(trial)
-    training = X, y, groups = table.rows(train)
+    X, y, groups = table.rows(train)
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
     seconds = time.perf_counter() - start
@@ -102,7 +102,6 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
         X,
         y,
         sensitive_features=groups,
-        reference=training,
         definition=trial.definition,
         min_cell=1,  # results are compared between methods, not published per group
         n_bootstrap=0,

@@ -12,7 +12,7 @@ from gcig._tables import guard_formula
 from gcig._validation import Groups
 from gcig.benchmark.trials import TRIAL_FIELDS, canonical_json
 from gcig.methods.registry import METHODS
-from gcig.metrics.outcome import evaluate_arrays
+from gcig.metrics.predictions import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
 
 MEASURES = (

@@ -9,23 +9,44 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_writable, command, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.limits import LimitedCommand, given_limits
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
 
-@command(
-    "Measure any model, and check it against limits.",
-    "gcig audit model/ test.csv --target approved --sensitive sex --max-gcig 0.05 --html audit.html",
+@click.command(
+    cls=LimitedCommand,
+    short_help="Measure any model, and check it against limits.",
+    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1 --html audit.html",
 )
 @opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
-@opt.limit_options("Exit with 1 if {} is above this.")
 @opt.min_cell_option
-@opt.flag("--conservative", "Compare the upper end of the 95 % interval with the limits.")
+@opt.flag("--conservative", "Compare the end of the 95 % interval on the bad side with the limits.")
 @opt.threshold_option
+@opt.option(
+    "--task",
+    None,
+    "What the model predicts; recognised from model and target by default.",
+    default="auto",
+    type=click.Choice(["auto", "binary", "classes", "number"]),
+)
+@opt.option(
+    "--measures",
+    None,
+    "The figures: the usual ones, with those relative to means and from the literature (procedural), or all.",
+    default="default",
+    type=click.Choice(["default", "procedural", "all"]),
+)
+@opt.option(
+    "--attribution",
+    None,
+    "How scores are divided among columns: auto, integrated_gradients or shapley, which any two models share.",
+    default="auto",
+)
 @opt.option(
     "--columns",
     None,
@@ -34,16 +55,14 @@ if TYPE_CHECKING:
     default="original",
     type=click.Choice(["original", "encoded", "raw"]),
 )
-@opt.flag(
-    "--robustness",
-    "Measure GCIG under several references, and report whether the conclusion depends on them.",
+@click.option(
+    "--legitimate",
+    metavar="COLUMN",
+    multiple=True,
+    help="A column whose differences between groups never count; may be repeated.",
 )
-@opt.option(
-    "--other",
-    "MODEL",
-    "A second model to compare with under every reference; implies --robustness.",
-    type=opt.PATH,
-)
+@opt.flag("--robustness", "Measure the reason gap by other attributions and references as well.")
+@opt.option("--other", "MODEL", "A second model: the paired differences are reported.", type=opt.PATH)
 @opt.favourable_option
 @opt.option(
     "--against",
@@ -53,30 +72,25 @@ if TYPE_CHECKING:
 )
 @opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
-@opt.flag("--include-rows", "Include the reasons of single rows in the report: this is personal data.")
-@opt.option("--id-column", "COLUMN", "The column of identifiers, to find rows on the page.")
-@opt.flag("--include-protected", "With --include-rows: show groups, and the columns that reveal them.")
 @opt.trust_option
-@opt.option("--max-rows-explained", "N", "Explain only a random sample of this many rows.", type=opt.COUNT)
+@opt.option("--jobs", "N", "Processes that measure parts of a large file.", default=1, type=opt.COUNT)
 @opt.option(
-    "--max-calls",
-    "N",
-    "Stop before the start if a model without gradients could be called with more rows than this.",
-    type=opt.COUNT,
+    "--backend",
+    None,
+    "Measure the parts on processes of this machine (loky), or on a Dask or Ray cluster.",
+    type=click.Choice(["loky", "dask", "ray"]),
 )
+@opt.option("--address", "ADDRESS", "The cluster, such as tcp://10.0.0.5:8786.")
 @opt.seed_option
 @opt.file_options
 def audit(
     model: Path,
     file: Path,
-    max_gcig: float | None,
-    max_eo_gap: float | None,
     conservative: bool,
     html: Path | None,
     markdown: Path | None,
     columns: str,
-    robustness: bool,
-    other: Path | None,
+    legitimate: tuple[str, ...],
     seed: int,
     quiet: bool,
     as_json: bool,
@@ -86,28 +100,23 @@ def audit(
 
     MODEL is a gcig model folder, a file of ONNX, skops, XGBoost, LightGBM or CatBoost or, with
     --trust-pickle, a pickled scikit-learn model or a torch program; FILE is a CSV, Parquet or Feather table
-    of any length with rows that the model was not trained on.
+    of any length, or a folder of Parquet files, with rows that the model was not trained on.
 
-    GCIG compares the columns of the file, which makes all kinds of models comparable. --columns raw compares
-    encoded columns instead, as the paper does. --robustness measures GCIG relative to references other than
-    the groups' means, and --other compares a second model under every reference.
+    The reason gap is what to conclude from: it is the same for a network, boosted trees and a scorecard, and
+    about 0 if the groups were drawn by coin. GCIG, the paper's formula, is reported beside it.
 
     --against compares with the JSON of an earlier audit (`gcig audit ... --json > last.json`); `gcig report
     FOLDER` draws a page over many of them.
 
-    --max-gcig and --max-eo-gap turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1
-    above a limit or the model collapsed (AUC under 0.55), 2 bad input, 3 inconclusive (a figure with a limit
-    cannot be judged on these rows). The verdict in words has no effect on the exit code.
+    Limits turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1 outside a limit or
+    the model collapsed, 2 bad input, 3 inconclusive (a figure with a limit cannot be judged on these rows).
     """
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition
 
-    limits: dict[str, Any] = {"max_gcig": max_gcig, "max_eo_gap": max_eo_gap}
-    limited = any(limit is not None for limit in limits.values())
-    if conservative and not limited:
-        raise click.UsageError("--conservative needs a limit: --max-gcig or --max-eo-gap.")
-    if options["include_protected"] and not options["include_rows"]:
-        raise click.UsageError("--include-protected needs --include-rows, which adds the rows it is about.")
+    limits = given_limits()
+    if conservative and not limits:
+        raise click.UsageError("--conservative needs a limit, such as --max-reason-gap.")
     check_writable(html, markdown)
     if options["against"] is not None and not options["against"].is_file():
         raise click.ClickException(
@@ -116,17 +125,17 @@ def audit(
     watched = sys.stderr.isatty()
     if not quiet and not watched:
         say(f"Auditing {model} on {file} ...")
+    if columns != "original":
+        options["definition"] = Definition(columns=columns)
     found = audit_file(
         model,
         file,
-        definition=Definition(columns=columns),
+        legitimate=list(legitimate) or None,
         random_state=seed,
-        progress=not quiet and watched,
-        robustness=robustness or other is not None,
-        other=other,
+        progress=not quiet,
         **options,
     )
-    check = found.check(**limits, conservative=conservative) if limited else None
+    check = found.check(**limits, conservative=conservative) if limits else None
     if html is not None:
         found.to_html(html, check=check)
     if markdown is not None:
@@ -137,8 +146,8 @@ def audit(
             say(f"gcig: {check}")
     else:
         _print(found, check, html)
-    if check is None and found.record.outcome.collapsed:
-        say("gcig: failed: the model collapsed: it ranks rows hardly better than chance.")
+    if check is None and found.evaluation.collapsed:
+        say("gcig: failed: the model collapsed: it knows hardly more than chance.")
         return ExitCode.FAILED
     if check is None or check.passed:
         return ExitCode.OK
@@ -146,13 +155,16 @@ def audit(
 
 
 def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> None:
-    """Print the verdict, and the result of the limits on the last line."""
+    """Print the figures, and the result of the limits on the last line."""
     from gcig.records.formatting import counted
 
     subject = found.record.subject
-    groups = ", ".join(group.group for group in found.record.groups)
+    groups = ", ".join(group.group for group in found.evaluation.groups)
     echo(f"{subject.model_name} ({subject.model_kind}) on {counted(subject.n_rows, 'row')}.")
-    echo(f"Label 1 is {subject.positive}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
+    what = {"binary": "Label 1 is", "classes": "Classes are", "number": "The task is a number"}[subject.task]
+    names = {"binary": f" {subject.classes[-1]}" if subject.classes else "", "number": ""}
+    classes = names.get(subject.task, f" {', '.join(subject.classes)}")
+    echo(f"{what}{classes}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
     echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
     if html is not None:
         echo(f"\nReport:  {html}")

@@ -60,7 +60,7 @@ def _draw_audit(path: Path, out: Path | None) -> Drawn:
     from gcig.report.audit_page import audit_page
 
     data = _json_object(path)
-    if "verdict" not in data:
+    if "subject" not in data or "evaluation" not in data:
         raise click.ClickException(f"{path} is not the JSON of an audit: write one with `gcig audit --json`.")
     page = audit_page(AuditResult.from_json(path).record)
     return _write(page, out or path.with_suffix(".html")), data
@@ -71,7 +71,7 @@ def _audits_in(folder: Path) -> list[dict[str, Any]]:
     if (folder / "manifest.json").exists():
         return []
     found = [_json_object(path) for path in sorted(folder.glob("*.json"))]
-    return [data for data in found if "verdict" in data and "procedural" in data]
+    return [data for data in found if "subject" in data and "evaluation" in data]
 
 
 def _draw_history(folder: Path, audits: list[dict[str, Any]], out: Path | None) -> Drawn:

@@ -56,7 +56,7 @@ def tradeoff(
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.train import hold_out_rows
     from gcig.methods.fairx.estimator import FairXClassifier
-    from gcig.metrics.sample import check_favourable
+    from gcig.metrics.checked import favourable_classes
     from gcig.records.formatting import favourable_outcome
     from gcig.training.runtime import resolve_device
 
@@ -67,7 +67,7 @@ def tradeoff(
     given = {"max_epochs": options.pop("epochs"), "threshold": options.pop("threshold")}
     parameters = {name: value for name, value in given.items() if value is not None}
     table = read_labelled(file, **options)
-    good = check_favourable(favourable, table.classes)
+    good = favourable_classes(favourable, "binary", tuple(table.classes), None)[0]
     outcome = favourable_outcome(str(table.classes[good]), str(table.classes[1]))
     remark(describe_reading(table))
     train, test = hold_out_rows(table, test_size, seed)

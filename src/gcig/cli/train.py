@@ -93,7 +93,7 @@ def train(
     from gcig.cli.labelled_table import describe_reading, read_labelled
     from gcig.cli.predict import count_formulas, warn_of_formulas
     from gcig.cli.training_report import judge, print_summary, write_report
-    from gcig.metrics.sample import check_favourable
+    from gcig.metrics.checked import favourable_classes
     from gcig.persistence import check_replaceable
     from gcig.training.runtime import resolve_device
 
@@ -117,7 +117,7 @@ def train(
 
     table = read_labelled(file, **options, seed=seed)
     remark(describe_reading(table))
-    favourable = check_favourable(favourable, table.classes)
+    favourable = favourable_classes(favourable, "binary", tuple(table.classes), None)[0]
     rows = hold_out_rows(table, test_size, seed)
     remark(
         f"{len(rows[0]):,} rows for training; {len(rows[1]):,} held out for the report, "
@@ -229,11 +229,9 @@ def _train_and_measure(
             X,
             y,
             sensitive_features=sensitive,
-            reference=reference,
             min_cell=min_cell,
-            favourable=favourable,
-            robustness=robustness and bool(trained),
-            other=trained[0].estimator if robustness and trained else None,
+            favourable=table.classes[favourable],
+            robustness=robustness,
         )
         trained.append(TrainedModel(key, method.label, estimator, evaluation))
     return trained

@@ -17,7 +17,7 @@ from gcig._version import __version__
 from gcig.cli.frame import ExitCode, echo, wrap_for_terminal
 from gcig.cli.labelled_table import column_readings
 from gcig.records.formatting import describe_suppression, favourable_outcome, number, text_table
-from gcig.records.limits import CheckResult, LimitCheck
+from gcig.records.limits import CheckResult, check_evaluation
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
@@ -203,12 +203,9 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
 
 
-def check_limits(evaluation: Evaluation, *, max_gcig: float | None, max_eo_gap: float | None) -> CheckResult:
+def check_limits(evaluation: Evaluation, **limits: float | None) -> CheckResult:
     """Compare the figures of an evaluation with limits."""
-    limits = {"gcig": max_gcig, "eo_gap": max_eo_gap}
-    given = {figure: limit for figure, limit in limits.items() if limit is not None}
-    checks = tuple(LimitCheck(figure, getattr(evaluation, figure), limit) for figure, limit in given.items())
-    return CheckResult(checks, evaluation.collapsed, evaluation.decides_alike)
+    return check_evaluation(evaluation, limits)
 
 
 def judge(evaluation: Evaluation, **limits: float | None) -> tuple[ExitCode, list[str]]:

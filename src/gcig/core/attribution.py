@@ -160,12 +160,18 @@ def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
 
 
 def choose_steps(
-    attribution: IntegratedGradients, score: Score, rows: Tensor, references: Tensor, tolerance: float = 1e-3
+    attribution: IntegratedGradients,
+    score: Score,
+    rows: Tensor,
+    references: Tensor,
+    tolerance: float = 1e-3,
+    figure: Callable[[Tensor], float] | None = None,
 ) -> IntegratedGradients:
     """Return the attribution with as many steps as it takes until twice as many hardly change the result.
 
-    The change is the mean over some rows of the l1 norm of the difference, relative to the norm. ``rows`` and
-    ``references`` as in `attribute`.
+    The change is the mean over some rows of the l1 norm of the difference, relative to the norm; or, if a
+    ``figure`` of attributions (references, n, ...) is measured, the relative change of the figure: it settles
+    long before the integral of every row does. ``rows`` and ``references`` as in `attribute`.
     """
     step = max(1, len(rows) // _TRIED_ROWS)
     rows, references, score = rows[::step], references[:, ::step], Score(score.module, score.contrast[::step])
@@ -173,9 +179,12 @@ def choose_steps(
     while attribution.n_steps < _MOST_STEPS and len(rows):
         finer = replace(attribution, n_steps=2 * attribution.n_steps)
         after = finer.attribute(score, rows, references)
-        size = after.abs().flatten(2).sum(-1)
-        change = (after - before).abs().flatten(2).sum(-1)
-        if float(change.mean()) <= tolerance * float(size.mean()):
+        if figure is None:
+            size = float(after.abs().flatten(2).sum(-1).mean())
+            change = float((after - before).abs().flatten(2).sum(-1).mean())
+        else:
+            size, change = figure(after), abs(figure(after) - figure(before))
+        if not change > tolerance * size:  # also if it is undefined
             return attribution
         attribution, before = finer, after
     return attribution
@@ -252,7 +261,10 @@ RULES: dict[str, Callable[[int], Quadrature]] = {
 
 ATTRIBUTIONS: Registry[Callable[[], Attribution]] = Registry(
     "attribution",
-    {"integrated_gradients": IntegratedGradients, "gradient_times_input": GradientTimesInput},
+    {
+        "integrated_gradients": IntegratedGradients,
+        "gradient_times_input": GradientTimesInput,
+    },
     lambda _, found: found,
 )
 

@@ -16,7 +16,7 @@ is nearly all of the error. Who is chosen depends on the rows' keys and a seed a
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from gcig.core.task import Task
 
 N_BLOCKS = 10  # of people and of references, for intervals
 LEAST_PEOPLE, LEAST_REFERENCES = 20, 11  # per label, and per label and group: with fewer, undefined
-_REACH = float(student_t.ppf(0.975, N_BLOCKS - 1))
+REACH = float(student_t.ppf(0.975, N_BLOCKS - 1))
 _ROWS_AT_ONCE = 16  # people explained at once
 
 
@@ -74,6 +74,8 @@ class ReasonFigures:
     gap: Figure = Figure()
     common: Figure = Figure()
     varying: Figure = Figure()
+    # (2 x blocks, 3): squares without each tenth of the references, then of the people
+    replicates: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,10 @@ class ExplainedTable:
         if not table.blocks:
             return ReasonFigures()
         found = _parts(table.squares(groups, n_groups))
-        error = table._jackknife(groups, n_groups).sqrt()
+        replicates = table.replicates(groups, n_groups)
+        error = jackknife_variance(replicates).sqrt()
         null = _parts(table.squares(table._permuted(groups, n_permutations, seed), n_groups))
-        return ReasonFigures(*(_figure(found[j], error[j], null[:, j]) for j in range(3)))
+        return ReasonFigures(*(_figure(found[j], error[j], null[:, j]) for j in range(3)), replicates)
 
     def by_column(self, groups: Tensor, group: int, other: int) -> tuple[Tensor, Tensor]:
         """Return, by column, how much more it contributes relative to `other` than to `group`, on average
@@ -150,18 +153,26 @@ class ExplainedTable:
             permuted[:, own] = groups.cpu()[own][order]
         return permuted.to(groups.device)
 
-    def _jackknife(self, groups: Tensor, n_groups: int) -> Tensor:
-        """Return the variances of the squared gap, its common and its varying part, (3,)."""
-        blocks = torch.arange(len(groups), device=groups.device)
-        place = torch.empty_like(blocks)
-        for block in self.blocks:
-            place[block.references] = torch.arange(len(block.references), device=groups.device) % N_BLOCKS
-        left_out = place == torch.arange(N_BLOCKS, device=groups.device).unsqueeze(1)
+    def replicates(self, groups: Tensor, n_groups: int) -> Tensor:
+        """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the references,
+        and without a tenth of the people, in turn.
+        """
+        left_out = self.reference_blocks(len(groups)) == torch.arange(
+            N_BLOCKS, device=groups.device
+        ).unsqueeze(1)
         references = self.squares(torch.where(left_out, -1, groups), n_groups)
-        people = torch.stack([self._without(part).squares(groups, n_groups) for part in range(N_BLOCKS)])
-        return _variance(references) + _variance(people)
+        people = [self.without_people(part).squares(groups, n_groups) for part in range(N_BLOCKS)]
+        return _parts(torch.cat([references, torch.stack(people)]))
 
-    def _without(self, part: int) -> "ExplainedTable":
+    def reference_blocks(self, n_rows: int) -> Tensor:
+        """Return the tenth to which each of all reference rows belongs, (reference rows,); -1: in none."""
+        device = self.blocks[0].references.device
+        place = torch.full((n_rows,), -1, device=device)
+        for block in self.blocks:
+            place[block.references] = torch.arange(len(block.references), device=device) % N_BLOCKS
+        return place
+
+    def without_people(self, part: int) -> "ExplainedTable":
         """Return the table without a tenth of the people."""
         kept = []
         for block in self.blocks:
@@ -194,10 +205,13 @@ def _parts(squares: Tensor) -> Tensor:
     return torch.stack([gap, gap - varying, varying], -1)
 
 
-def _variance(estimates: Tensor) -> Tensor:
-    """Return the delete-a-block jackknife variances of estimates (blocks, 2), as (3,)."""
-    each = _parts(estimates)
-    return (N_BLOCKS - 1) / N_BLOCKS * (each - each.mean(0)).square().sum(0)
+def jackknife_variance(replicates: Tensor) -> Tensor:
+    """Return the variance of a figure from its replicates (2 x blocks, ...): of references plus of people."""
+    total: Tensor = sum(
+        (N_BLOCKS - 1) / N_BLOCKS * (each - each.mean(0)).square().sum(0)
+        for each in replicates.split(N_BLOCKS)
+    )  # type: ignore[assignment]
+    return total
 
 
 def _figure(square: Tensor, error: Tensor, null: Tensor) -> Figure:
@@ -207,8 +221,8 @@ def _figure(square: Tensor, error: Tensor, null: Tensor) -> Figure:
     chance, noise = float(null.quantile(0.95)), float(null.std())
     return Figure(
         value=root(square),
-        low=root(square - _REACH * error),
-        high=root(square + _REACH * error),
+        low=root(square - REACH * error),
+        high=root(square + REACH * error),
         p=float((1 + (null >= square).sum()) / (1 + len(null))),
         chance=root(chance),
         detectable=root(_detectable(chance, noise)),
@@ -293,6 +307,7 @@ def explain_table(
     columns: Tensor,
     legitimate: Tensor | None = None,
     weights: tuple[Tensor | None, Tensor | None] = (None, None),
+    mass: Tensor | None = None,
     seed: int = 0,
 ) -> ExplainedTable:
     """Explain people relative to references of their own cell.
@@ -308,10 +323,13 @@ def explain_table(
     legitimate : Tensor of bool, optional
         Encoded columns that every reference takes from a random reference of the cell.
     weights : of explained and of reference rows
+    mass : Tensor of shape (cells,), optional
+        The weight of all people of each cell; by default of the explained rows.
     """
     inputs, labels = explained
     device, blocks = inputs.device, []
-    mass = torch.bincount(task.cells(labels), weights[0], minlength=task.n_cells).double()
+    if mass is None:
+        mass = torch.bincount(task.cells(labels), weights[0], minlength=task.n_cells).double()
     generator = torch.Generator().manual_seed(seed)
     for cell, (own, others) in enumerate(zip(people, references, strict=True)):
         rows, of = torch.from_numpy(own).to(device), torch.from_numpy(others).to(device)

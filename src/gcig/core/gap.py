@@ -103,10 +103,13 @@ def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[T
 
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
+    if len(cells.unique()) == 1:
+        mean = (people / people.sum().clamp_min(1e-30)).to(attributions.dtype)
+        rest = attributions - (attributions * mean.unsqueeze(1)).sum(1, keepdim=True)
+        return rest, people.sum() - (people * mean).sum()
     share = (cells.unsqueeze(1) == cells).to(attributions.dtype) * people
-    share = share / share.sum(1, keepdim=True).clamp_min(
-        1e-30
-    )  # (people, people): the mean of one's own cell
+    # (people, people): the mean of one's own cell
+    share = share / share.sum(1, keepdim=True).clamp_min(1e-30)
     freedom = people.sum() - people @ share.diagonal()
     return attributions - torch.matmul(share, attributions), freedom
 

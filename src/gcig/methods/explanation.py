@@ -16,8 +16,7 @@ from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
 from gcig.core.modules import evaluating
 from gcig.metrics.columns import ComparedColumns
-from gcig.metrics.reasons import compare_attributions
-from gcig.metrics.sample import EncodedRows
+from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.formatting import html_table, number, shown
 
@@ -140,14 +139,9 @@ def explain_rows(
     with evaluating(adapted.module), torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)
     residual = (values.sum(-1) - change).abs()
-    codes = cells.numpy()
-    rows = EncodedRows(encoded, codes, np.zeros_like(codes), np.arange(len(codes)), None)
-    compared_columns = ComparedColumns.find(adapted, rows, baselines, tuple(range(len(groups))))
+    compared_columns = ComparedColumns.find(adapted, encoded, np.nan_to_num(baselines).mean(axis=(0, 1)))
     values = compared_columns.sum(values) if columns == "original" else values
-    disparity, complete = residual.new_full((len(inputs),), torch.nan), known.all(0)
-    if complete.any():
-        compared = compare_attributions(values[:, complete], definition)
-        disparity[complete] = compared.disparity.masked_fill(~compared.defined, torch.nan)
+    disparity, _ = compare_rows(values.masked_fill(~known.unsqueeze(2), torch.nan), definition)
     values, residual = (
         values.masked_fill(~known.unsqueeze(2), torch.nan),
         residual.masked_fill(~known, torch.nan),

@@ -1,7 +1,17 @@
 """All measuring: utility, outcome fairness and procedural fairness, for evaluation, audits and training."""
 
-from gcig.metrics.evaluation import equalized_odds_scorer, evaluate, gcig_score, gcig_scorer
-from gcig.metrics.outcome import (
+from gcig.metrics.checked import MeasureOptions
+from gcig.metrics.evaluation import (
+    equalized_odds_scorer,
+    evaluate,
+    gcig_score,
+    gcig_scorer,
+    reason_gap_scorer,
+)
+from gcig.metrics.measure import MEASURES, Estimate, Measure, register_measure
+from gcig.metrics.partial import Partial
+from gcig.metrics.plan import Plan, prepare
+from gcig.metrics.predictions import (
     delta_fpr,
     delta_tpr,
     demographic_parity_difference,
@@ -13,6 +23,12 @@ from gcig.metrics.outcome import (
 )
 
 __all__ = [
+    "MEASURES",
+    "Estimate",
+    "Measure",
+    "MeasureOptions",
+    "Partial",
+    "Plan",
     "delta_fpr",
     "delta_tpr",
     "demographic_parity_difference",
@@ -24,5 +40,8 @@ __all__ = [
     "gcig_score",
     "gcig_scorer",
     "group_rates",
+    "prepare",
+    "reason_gap_scorer",
+    "register_measure",
     "selection_rate_ratio",
 ]

@@ -18,8 +18,7 @@ from torch import Tensor
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import AdaptedModel
 from gcig.core.columns import find_blocks
-from gcig.core.gcig import sum_blocks
-from gcig.metrics.sample import EncodedRows
+from gcig.core.gcig import column_matrix, sum_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,18 +33,16 @@ class ComparedColumns:
     ranges: Tensor  # (attributed columns,) distance between the two values of a one-hot column; otherwise 1
 
     @classmethod
-    def find(
-        cls, adapted: AdaptedModel, rows: EncodedRows, baselines: Rows, compared: tuple[int, ...]
-    ) -> "ComparedColumns":
-        """Find one-hot blocks in some rows, unless the model knows them from its training rows.
+    def find(cls, adapted: AdaptedModel, rows: Rows, mean: Floats) -> "ComparedColumns":
+        """Find one-hot blocks in encoded rows (n, p), unless the model knows them from its training rows.
 
-        Frequencies are those of the references, weighted by cell size.
-        ``compared`` are the codes of the groups that the baselines (2, groups, p) belong to.
+        ``mean`` (p,) is that of the reference rows. Without rows, blocks whose means are shares that add up to
+        one are one-hot.
         """
         origin = np.asarray(adapted.input_origin)
         found = adapted.blocks
         if found is None:
-            found = find_blocks(torch.tensor(rows.inputs), torch.tensor(origin)).numpy()
+            found = find_blocks(torch.tensor(rows), torch.tensor(origin)).numpy() if len(rows) else origin
         # Original columns without any encoded column stay, with attributions of zero.
         merged = np.arange(len(adapted.original_names))
         for block in np.unique(found):
@@ -60,8 +57,7 @@ class ComparedColumns:
         blocks = position[np.asarray(adapted.origin)]
         frequencies, ranges = np.zeros(len(blocks)), np.ones(len(blocks))
         if len(blocks) == len(origin):
-            mean = _mean_reference(rows, baselines, compared)
-            frequencies, ranges = _frequencies(blocks, rows, mean)
+            frequencies, ranges = _frequencies(blocks, rows, np.asarray(mean, dtype=np.float64))
         shares, widths = torch.from_numpy(frequencies), torch.from_numpy(ranges)
         return cls(names, adapted.columns, torch.from_numpy(blocks), position[origin], shares, widths)
 
@@ -74,6 +70,11 @@ class ComparedColumns:
     def centres(self) -> bool:
         """True if raw and encoded columns differ."""
         return bool(self.frequencies.any())
+
+    @property
+    def matrix(self) -> Tensor:
+        """The matrix (p, original columns) that sums the columns of encoded rows."""
+        return column_matrix(torch.from_numpy(np.asarray(self.input_blocks)), len(self.names))
 
     def of(self, kind: str) -> tuple[str, ...]:
         """Return the names of the columns of a kind."""
@@ -104,17 +105,7 @@ def _common_name(names: list[str]) -> str:
     return shared or f"{names[0]} ... {names[-1]}"
 
 
-def _mean_reference(rows: EncodedRows, baselines: Rows, compared: tuple[int, ...]) -> Floats:
-    """Return the mean of the references (p,), weighted by the rows of their cells."""
-    weights = np.ones(baselines.shape[:2])
-    for label, group in np.ndindex(*weights.shape):
-        weights[label, group] += np.count_nonzero((rows.labels == label) & (rows.groups == compared[group]))
-    weights *= np.isfinite(baselines).all(axis=2)
-    total = np.einsum("yg,ygp->p", weights, np.nan_to_num(baselines).astype(np.float64))
-    return np.asarray(total / max(weights.sum(), 1.0))
-
-
-def _frequencies(blocks: Codes, rows: EncodedRows, mean: Floats) -> tuple[Floats, Floats]:
+def _frequencies(blocks: Codes, rows: Rows, mean: Floats) -> tuple[Floats, Floats]:
     """Return the frequency of each one-hot column, and the distance between its two values.
 
     A block is one-hot if exactly one of its columns is raised in every row.
@@ -122,7 +113,12 @@ def _frequencies(blocks: Codes, rows: EncodedRows, mean: Floats) -> tuple[Floats
     frequencies, ranges = np.zeros(len(blocks)), np.ones(len(blocks))
     for block in np.flatnonzero(np.bincount(blocks) > 1):
         own = np.flatnonzero(blocks == block)
-        values = rows.inputs[:, own].astype(np.float64)
+        if not len(rows):
+            share = mean[own]
+            if (share >= 0).all() and (share <= 1).all() and abs(share.sum() - 1) < 1e-4:
+                frequencies[own] = share
+            continue
+        values = rows[:, own].astype(np.float64)
         low, high = values.min(axis=0), values.max(axis=0)
         span = np.where(high > low, high - low, 1.0)
         raised = (values == high) & (high > low)

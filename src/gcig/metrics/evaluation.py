@@ -1,4 +1,4 @@
-"""Measures of a model: GCIG, one record of everything, and scorers for scikit-learn that use groups."""
+"""Evaluation of a model on one set of rows, GCIG alone, and scorers for scikit-learn that use groups."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -7,34 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from gcig._arrays import Floats
-from gcig._validation import InputError
-from gcig._warnings import warn_caller
-from gcig.adapters import adapt_binary, call_with_groups
+from gcig._validation import Groups, InputError
+from gcig.adapters import call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.metrics.intervals import Draws, interval
-from gcig.metrics.members import MemberPool
-from gcig.metrics.outcome import equalized_odds_gap, evaluate_arrays
+from gcig.metrics.checked import CheckedRows, MeasureOptions, Reference, reference_table
+from gcig.metrics.partial import Partial
+from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.predictions import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
-from gcig.metrics.reasons import Comparison, ReasonSums, label_means
-from gcig.metrics.robustness import PanelFigure, conclude, measure_panel
-from gcig.metrics.sample import (
-    EncodedRows,
-    RandomStreams,
-    Reference,
-    Sample,
-    check_arguments,
-    check_favourable,
-    fixed_seed,
-    reference_table,
-)
-from gcig.metrics.trust import TrustFigures, measure_trust, sum_members
+from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
-from gcig.records.audit import SMALLEST_CELL
 
 
 def gcig_score(
@@ -53,7 +38,8 @@ def gcig_score(
     """Compute GCIG: how much the model's reasons depend on the group that a row is compared with.
 
     It is 0 if the normalised attributions of every row are the same under all groups' references. The
-    parameters are those of `evaluate`, except that no cell is suppressed by default.
+    parameters are those of `evaluate`, except that no cell is suppressed by default. A model without gradients
+    is explained relative to members.
 
     Returns
     -------
@@ -72,33 +58,29 @@ def gcig_score(
     >>> round(gcig_score(LogisticRegression().fit(X, y), X, y, sensitive_features=sex), 2)
     0.46
     """
-    table = reference_table(reference)
-    adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
-    sample = Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
-    if len(sample.compared) < 2:
-        return float("nan")
-    sums, _ = _sum_sample(sample, definition or Definition(), RandomStreams.spawn(0))
-    return sums.gcig
+    members = definition is not None and definition.reference == "members"
+    options = {"definition": definition, "min_cell": min_cell, "n_bootstrap": 0}
+    partial = measure_once(
+        model, X, y, sensitive_features=sensitive_features, reference=reference, sample_weight=sample_weight,
+        score=score, preprocess=preprocess, options=MeasureOptions(measures=["gcig", "gcig_members"], **options),
+    )  # fmt: skip
+    name = "gcig_members" if members or partial.plan.means is None else "gcig"
+    plan = replace(partial.plan, measures=tuple(each for each in partial.plan.measures if each.name == name))
+    return replace(partial, plan=plan).result()[name]
 
 
 def evaluate(
     model: Any,
     X: Any,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
     reference: Reference | None = None,
     sample_weight: ArrayLike | None = None,
-    threshold: float | None = None,
-    definition: Definition | None = None,
-    min_cell: int = SMALLEST_CELL,
-    n_bootstrap: int = 1000,
-    random_state: int | np.random.Generator | None = 0,
-    robustness: bool = False,
-    other: Any = None,
-    favourable: Any = None,
+    keys: Any = None,
     score: Score | None = None,
     preprocess: Any = None,
+    **options: Any,
 ) -> Evaluation:
     """Measure utility, outcome fairness and procedural fairness of a model on one set of rows.
 
@@ -108,41 +90,28 @@ def evaluate(
     Parameters
     ----------
     model : any
-        A model that `gcig.adapt` accepts. A model without gradients is explained on a sample of 1,000 rows.
-    y : array of shape (n,)
-        Labels, as the model's classes or as 0 and 1.
+        A model that `gcig.adapt` accepts, of two classes, several, or numbers.
+    y : array of shape (n,), optional
+        Labels, as the model's classes, as 0 and 1, or numbers. Without them people are compared with
+        references who got the same decision, and figures are named so (``reason_gap_decisions``).
     sensitive_features : array or table of n rows
-        The group of each row; several columns are crossed.
+        The group of each row; several columns are crossed, and ``by_attribute`` of the result has each alone.
     reference : tuple (X, y, sensitive_features), optional
-        The rows from which the groups' references are estimated. By default the model's own training rows;
-        if the model carries no references, the evaluated rows. A fitted model of this package knows only
-        the means of its training rows: the members of ``gcig_members`` come from ``reference`` if it is
-        given, otherwise from the evaluated rows.
+        The rows that people are compared with. By default people and references are evaluated rows, apart; and
+        the means of ``gcig`` are those of the model's own training rows if it knows them, otherwise of the
+        evaluated rows.
     sample_weight : array of shape (n,), optional
         The weight of each row in every mean.
-    threshold : float, optional
-        The probability from which a row is predicted 1. By default the model's own decision rule.
-    definition : Definition, optional
-        The choices behind GCIG.
-    min_cell : int
-        Gaps leave out the rates of (label, group) cells with fewer rows, and GCIG does not compare groups
-        with fewer reference rows of a label; ``suppressed_cells`` names them. 1 suppresses nothing.
-    n_bootstrap : int
-        Draws for the interval of GCIG (over rows, with the references fixed); 0 for none.
-    random_state : int, Generator or None
-        The seed of everything drawn at random.
-    robustness : bool
-        Whether to measure GCIG under several references, and to say whether they lead to the same
-        conclusion: ``result.robustness``.
-    other : any, optional
-        A second model, such as the plainly trained one, to compare with under every reference.
-    favourable : optional
-        The class that is favourable for a person, whose rates ``selection_rate_ratio`` compares; by default
-        the second one. In credit data label 1 may mean default.
+    keys : array of shape (n,), optional
+        What identifies each row: draws depend on it and the seed. By default the position.
     score : callable, optional
         For a torch module with several outputs, a function from its output to the logit.
     preprocess : callable or transformer, optional
         For a torch module, a function or fitted transformer from ``X`` to the rows that it takes.
+    **options
+        The fields of `gcig.metrics.MeasureOptions`: ``measures``, ``attribution``, ``legitimate``,
+        ``definition``, ``task``, ``threshold``, ``favourable``, ``min_cell``, ``missing_groups``,
+        ``n_bootstrap`` and ``random_state``.
 
     Examples
     --------
@@ -151,134 +120,52 @@ def evaluate(
     >>> X, sex = rng.normal(size=(300, 3)), rng.choice(["f", "m"], 300)
     >>> y = (X[:, 0] + 0.5 * (sex == "m") > 0).astype(int)
     >>> result = evaluate(LogisticRegression().fit(X, y), X, y, sensitive_features=sex)
-    >>> result.gcig_low < result.gcig < result.gcig_high
+    >>> result.reason_gap_low < result.reason_gap < result.reason_gap_high
     True
     >>> [rates.group for rates in result.groups], list(result.gcig_columns)
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
-    check_arguments(threshold=threshold, definition=definition, min_cell=min_cell, n_bootstrap=n_bootstrap)
-    check_arguments(random_state=random_state, robustness=robustness)
-    check_robustness(other, robustness=robustness)
-
-    def prepare(model: Any) -> Sample:
-        table = reference_table(reference)
-        adapted = adapt_binary(model, X, score=score, preprocess=preprocess, reference=table)
-        return Sample.check(adapted, X, y, sensitive_features, reference, sample_weight, min_cell)
-
-    sample = prepare(model)
-    adapted = sample.adapted
-    cut = adapted.threshold if threshold is None else threshold
-    outputs = adapted.predict(X, sensitive_features, encoded=sample.rows.inputs, threshold=threshold)
-    evaluation = evaluate_arrays(
-        sample.labels.codes,
-        outputs.scores,
-        outputs.decisions,
-        sample.groups,
-        sample.rows.weights,
-        threshold=cut,
-        probabilistic=adapted.probabilistic,
-        min_cell=min_cell,
-        favourable=check_favourable(favourable, sample.labels.classes, model),
-    )
-    definition = definition or Definition()
-    if len(sample.compared) < 2:
-        return replace(evaluation, definition=adapted.explainer.describe(definition))
-    seed = fixed_seed(random_state)
-    streams = RandomStreams.spawn(seed)
-    sums, drawn = _sum_sample(sample, definition, streams)
-    pool = _member_pool(sample, streams)
-    trust = measure_trust(sums, drawn, pool, streams, threshold=cut, n_bootstrap=n_bootstrap)
-    draws = Draws(sums.blocks.n_blocks, n_bootstrap, streams.draws)
-    evaluation = _with_gcig(evaluation, sums, sample, draws, trust)
-    if not robustness:
-        return evaluation
-    samples = [sample] if other is None else [sample, prepare(other)]
-    panels = [_panel(each, definition, seed, n_bootstrap) for each in samples]
-    return replace(evaluation, robustness=conclude(*panels))
+    return measure_once(
+        model, X, y, sensitive_features=sensitive_features, reference=reference, sample_weight=sample_weight,
+        keys=keys, score=score, preprocess=preprocess, options=MeasureOptions(**options),
+    ).result()  # fmt: skip
 
 
-def check_robustness(other: Any, *, robustness: bool) -> None:
-    """Raise an error if a second model is given that would not be used."""
-    if other is not None and not robustness:
-        raise InputError(
-            "was given, but only robustness=True compares two models. Pass robustness=True, or leave it out.",
-            argument="other",
-        )
+def measure_once(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    reference: Reference | None,
+    options: MeasureOptions,
+    sample_weight: Any = None,
+    keys: Any = None,
+    score: Score | None = None,
+    preprocess: Any = None,
+) -> Partial:
+    """Measure one table as a plan with one part."""
+    table = reference_table(reference)
+    adapted = adapt_for(model, X, y, options, score, preprocess, table)
+    if reference is None:
+        rows = check_reference(adapted, (X, y, sensitive_features), options, sample_weight)
+        hashed = row_keys(keys, len(rows), options.seed)
+        plan = make_plan(adapted, options, rows, hashed)
+        return plan.measure_rows(recoded(rows, plan), keys)
+    given = check_reference(adapted, reference, options)
+    same = table is X
+    hashed = row_keys(keys if same else None, len(given), options.seed)
+    plan = make_plan(adapted, options, given, hashed, given=True, disjoint=not same)
+    return plan.measure(X, y, sensitive_features, keys=keys, sample_weight=sample_weight)
 
 
-def _panel(sample: Sample, definition: Definition, seed: int, n_bootstrap: int) -> dict[str, PanelFigure]:
-    streams = RandomStreams.spawn(seed)
-    drawn = sample.draw(streams)
-    comparison = _compare(sample, replace(definition, reference="mean"), drawn)
-    return measure_panel(comparison, drawn, _member_pool(sample, streams), streams, n_bootstrap)
-
-
-def _compare(sample: Sample, definition: Definition, drawn: EncodedRows) -> Comparison:
-    adapted, baselines = sample.adapted, sample.baselines
-    return Comparison.prepare(adapted, baselines, definition, drawn, compared=sample.compared)
-
-
-def _member_pool(sample: Sample, streams: RandomStreams) -> MemberPool:
-    """Return members of the reference rows if they were given, otherwise of the evaluated rows."""
-    pool = MemberPool(len(sample.groups.names), streams.members)
-    pool.add(sample.rows if sample.reference_rows is None else sample.reference_rows)
-    return pool
-
-
-def _sum_sample(
-    sample: Sample, definition: Definition, streams: RandomStreams
-) -> tuple[ReasonSums, EncodedRows]:
-    """Explain all rows, or as many as the explainer can afford; return the sums, and rows in random order."""
-    limit, drawn = sample.adapted.explainer.budget.rows, sample.draw(streams)
-    comparison = _compare(sample, definition, drawn)
-    if definition.reference == "members":
-        sums = sum_members(comparison, drawn, _member_pool(sample, streams), streams)
-    else:
-        rows = sample.rows if limit is None or len(sample.rows) <= limit else drawn[:limit]
-        sums = ReasonSums.of(comparison, rows, n_groups=len(sample.groups.names), rng=streams.blocks)
-    if sums.n_explained and not sums.total[..., 1].any():
-        warn_caller(
-            "GCIG is NaN: the attributions of every row vanish, because the model's score does not change "
-            "between the rows and the references. Check that the model is not constant.",
-            UndefinedMetricWarning,
-        )
-    return sums, drawn
-
-
-def _with_gcig(
-    evaluation: Evaluation, sums: ReasonSums, sample: Sample, draws: Draws, trust: TrustFigures
-) -> Evaluation:
-    comparison = sums.comparison
-    definition = comparison.definition
-    of_label = label_means(sums.total.sum(axis=0))
-    limits, names = trust.gcig_members, sample.groups.names
-    if definition.reference != "members":
-        limits = interval(sums.gcig, sums.combine(draws.resample(sums.total)))
-    return replace(
-        evaluation,
-        gcig=sums.gcig,
-        gcig_low=limits.low,
-        gcig_high=limits.high,
-        gcig_members=trust.gcig_members.value,
-        gcig_members_low=trust.gcig_members.low,
-        gcig_members_high=trust.gcig_members.high,
-        members_noise=trust.members_noise,
-        gcig_label0=float(of_label[0]),
-        gcig_label1=float(of_label[1]),
-        reference_offset=trust.reference_offset,
-        faithfulness=trust.faithfulness,
-        attribute_effect=trust.attribute_effect.value,
-        compared_groups=tuple(names[g] for g in sample.compared),
-        gcig_groups=_named(names, sums.combine(sums.by_group.sum(axis=0))),
-        gcig_columns=_named(comparison.columns, sums.combine(sums.by_column.sum(axis=0))),
-        definition=comparison.adapted.explainer.describe(definition),
-        undefined=trust.undefined,
-        **sums.figures(),
-    )
-
-
-def _named(names: tuple[str, ...], values: Floats) -> dict[str, float]:
-    return dict(zip(names, values.tolist(), strict=True))
+def recoded(rows: CheckedRows, plan: Plan) -> CheckedRows:
+    """Return rows with the group codes of a plan."""
+    known = plan.groups.names
+    if rows.groups.names == known:
+        return rows
+    codes = np.array([known.index(name) for name in rows.groups.names], dtype=np.int64)[rows.groups.codes]
+    return replace(rows, groups=Groups(codes, known, rows.groups.attributes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,15 +229,15 @@ def equalized_odds_scorer(
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
     >>> sex = pd.Series(rng.choice(["f", "m"], 200))
+    >>> y = (X["a"] + (sex == "m") > 0.5).astype(int)
     >>> scorer = equalized_odds_scorer(sensitive_features=sex)
-    >>> scores = cross_val_score(LogisticRegression(), X, X["a"] > 0, scoring=scorer, cv=2)
-    >>> bool((scores <= 0).all())
+    >>> bool((cross_val_score(LogisticRegression(), X, y, scoring=scorer) <= 0).all())
     True
     """
 
     def measure(estimator: Any, X: Any, y: Any, groups: Any) -> float:
-        predictions = call_with_groups(estimator.predict, X, groups)
-        return equalized_odds_gap(y, predictions, sensitive_features=groups, agg=agg)
+        predicted = call_with_groups(estimator.predict, X, groups)
+        return equalized_odds_gap(y, predicted, sensitive_features=groups, agg=agg)
 
     return GroupScorer(measure, "equalized_odds_scorer", sensitive_features)
 
@@ -379,3 +266,38 @@ def gcig_scorer(
         return gcig_score(estimator, X, y, sensitive_features=groups, definition=definition)
 
     return GroupScorer(measure, "gcig_scorer", sensitive_features)
+
+
+def reason_gap_scorer(
+    *, attribution: str = "auto", sensitive_features: pd.Series | pd.DataFrame | None = None
+) -> GroupScorer:
+    """Return a scorer of the negative reason gap (greater is better).
+
+    Parameters
+    ----------
+    attribution : str
+        As in `gcig.evaluate`; ``"shapley"`` compares networks with other models.
+    sensitive_features : Series or DataFrame, optional
+        Groups by index, for use without metadata routing.
+
+    Examples
+    --------
+    It is used as `equalized_odds_scorer`:
+
+    >>> reason_gap_scorer()
+    GroupScorer(name='reason_gap_scorer')
+    """
+
+    def measure(estimator: Any, X: Any, y: Any, groups: Any) -> float:
+        found = evaluate(
+            estimator,
+            X,
+            y,
+            sensitive_features=groups,
+            attribution=attribution,
+            measures=["reason_gap"],
+            min_cell=1,
+        )
+        return found["reason_gap"]
+
+    return GroupScorer(measure, "reason_gap_scorer", sensitive_features)

@@ -1,12 +1,8 @@
-"""Numbers that say whether GCIG can be trusted: reference offset, faithfulness and attribute effect.
-
-The effective number of columns, the fourth, is `gcig.core.gcig.effective_columns`. `measure_trust`
-measures them for any model, with GCIG relative to members; training uses the functions on tensors as well.
-"""
+"""Measures of whether the reasons can be trusted; training uses the functions on tensors as well."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,160 +10,24 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from gcig._arrays import Floats
+from gcig.core.attribution import Score
 from gcig.core.columns import AttributeColumns, protected_attributes
-from gcig.metrics.intervals import Draws
-from gcig.metrics.members import MemberComparison, MemberPool
-from gcig.metrics.ranking import logit_of
-from gcig.metrics.reasons import Comparison, ReasonSums
-from gcig.metrics.sample import EncodedRows, RandomStreams
-from gcig.records.base import UNDEFINED, Interval, Z
+from gcig.core.modules import evaluating
+from gcig.core.task import Task, as_outputs
+from gcig.metrics.measure import Estimate, measure
+from gcig.metrics.rates import quotient
+from gcig.metrics.relative_to_means import MeanSums
+from gcig.metrics.table import TableView
+from gcig.records.base import Interval
+from gcig.records.trust import LARGE_OFFSET, LOW_FAITHFULNESS
 
+if TYPE_CHECKING:
+    from gcig.metrics.result import Measured
+
+_IMPORTANCE_ROWS, _EXCHANGED_ROWS = 512, 2048
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
-
-
-@dataclass(frozen=True, eq=False)
-class TrustFigures:
-    """The figures, with the names that they have in `Evaluation`; ``undefined`` says why one is NaN."""
-
-    gcig_members: Interval = UNDEFINED
-    members_noise: float = math.nan
-    reference_offset: float = math.nan
-    faithfulness: float = math.nan
-    attribute_effect: Interval = UNDEFINED
-    undefined: Mapping[str, str] = field(default_factory=dict)
-
-
-def measure_trust(
-    sums: ReasonSums,
-    sample: EncodedRows,
-    pool: MemberPool,
-    streams: RandomStreams,
-    *,
-    threshold: float,
-    n_bootstrap: int,
-    max_rows: int | None = None,
-) -> TrustFigures:
-    """Measure all figures on ``sample``, rows in random order, of which at most ``max_rows`` are explained.
-
-    The members in ``pool`` are reference rows if there are any, otherwise measured rows. ``threshold`` is NaN
-    if the model has a rule of its own.
-    """
-    comparison, undefined = sums.comparison, {}
-    budget = comparison.adapted.explainer.budget
-    given = isinstance(comparison, MemberComparison)
-    of_members = sums if given else sum_members(comparison, sample[:max_rows], pool, streams)
-    found = members_interval(of_members, n_bootstrap, streams.members)
-    if math.isnan(found.value):
-        undefined["gcig_members"] = undefined["members_noise"] = (
-            "A compared group has fewer than two rows of a label to draw members from."
-        )
-    offset = _reference_offset(comparison, pool)
-    if math.isnan(offset):
-        undefined["reference_offset"] = "The model's score is the same for all rows."
-    faithful = _faithfulness(sums, sample[: budget.importance_rows], streams.importance)
-    if math.isnan(faithful):
-        undefined["faithfulness"] = (
-            f"The table has fewer than three or more than {MAX_PERMUTED_COLUMNS} columns, or the model's "
-            "score is constant."
-        )
-    effect, reason = _attribute_effect(comparison, sample[: budget.exchanged_rows], threshold)
-    if reason:
-        undefined["attribute_effect"] = reason
-    return TrustFigures(found, of_members.noise, offset, faithful, effect, undefined)
-
-
-def sum_members(
-    comparison: Comparison, sample: EncodedRows, pool: MemberPool, streams: RandomStreams
-) -> ReasonSums:
-    """Explain the first rows of a random sample relative to members, and sum their disparities."""
-    rows = sample[: comparison.adapted.explainer.budget.member_rows]
-    relative = MemberComparison.of(comparison, pool, streams.members)
-    return ReasonSums.of(relative, rows, n_groups=pool.counts.shape[1], rng=streams.members)
-
-
-def members_interval(sums: ReasonSums, n_bootstrap: int, rng: np.random.Generator) -> Interval:
-    """Return GCIG relative to members; its interval covers the choice of rows and that of members.
-
-    A mean below zero, which noise can cause if there is no disparity, is reported as zero.
-    """
-    value = float(sums.combine(sums.total.sum(axis=0)))
-    if math.isnan(value) or n_bootstrap < 2:
-        return Interval(max(0.0, value) if not math.isnan(value) else value)
-    drawn = sums.combine(Draws(sums.blocks.n_blocks, n_bootstrap, rng).resample(sums.total))
-    of_members = 0.0 if math.isnan(sums.standard_error) else sums.standard_error
-    reach = Z * math.hypot(float(np.nanstd(drawn)), of_members)
-    return Interval(max(0.0, value), max(0.0, value - reach), max(0.0, value + reach))
-
-
-def _reference_offset(comparison: Comparison, pool: MemberPool) -> float:
-    adapted, baselines = comparison.adapted, comparison.baselines
-    cells, scores, references, weights = [], [], [], []
-    for label, group in np.argwhere(np.isfinite(baselines).all(axis=2)).tolist():
-        references.append(baselines[label, group])
-        count = int(pool.counts[label, comparison.compared[group]])
-        if count:
-            members = pool.members(label, comparison.compared[group])
-            own = adapted.logits(members[: adapted.explainer.budget.offset_rows])
-            scores.append(np.asarray(own, dtype=np.float64))
-            cells.append(np.full(len(own), len(references) - 1))
-            weights.append(np.full(len(own), count / len(own)))
-    if not scores:
-        return math.nan
-    at = np.asarray(adapted.reference_logits(np.stack(references)), dtype=np.float64)
-    return reference_offset(
-        torch.from_numpy(at), *(torch.from_numpy(np.concatenate(each)) for each in (scores, cells, weights))
-    )
-
-
-def _faithfulness(sums: ReasonSums, rows: EncodedRows, rng: np.random.Generator) -> float:
-    columns, total = sums.comparison.compared_columns, sums.original_shares.sum()
-    if not total > 0 or len(columns.names) > MAX_PERMUTED_COLUMNS:
-        return math.nan
-    importance = permutation_importance(
-        lambda points: _logits(sums.comparison, points),
-        torch.tensor(rows.inputs),
-        torch.from_numpy(columns.input_blocks),
-        torch.from_numpy(rng.permutation(len(rows))),
-    )
-    shares = torch.from_numpy(sums.original_shares / total)
-    used = torch.from_numpy(np.isin(np.arange(len(columns.names)), columns.input_blocks))
-    padded = torch.zeros(len(used), dtype=importance.dtype)
-    padded[: len(importance)] = importance
-    return faithfulness(shares[used], padded[used])
-
-
-def _attribute_effect(
-    comparison: Comparison, rows: EncodedRows, threshold: float
-) -> tuple[Interval, str | None]:
-    """Return the share of decisions that change with the protected columns, or why there is none."""
-    cut = threshold_logit(comparison, threshold)
-    if math.isnan(cut):
-        return UNDEFINED, "The model decides by a rule of its own, not by a threshold on its score."
-    inputs, groups = torch.tensor(rows.inputs), torch.from_numpy(rows.groups.astype(np.int64))
-    blocks = torch.from_numpy(comparison.compared_columns.input_blocks)
-    attributes = protected_attributes(inputs, groups, blocks)
-    if not attributes:
-        return UNDEFINED, "Not measured: the group is not among the inputs."
-    versions = exchange_attributes(inputs, groups, inputs, groups, attributes)
-    weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-    after = [_logits(comparison, version) for version in versions]
-    share = attribute_effect(_logits(comparison, inputs), after, cut, weights)
-    return Interval.of_rate(share, len(rows)), None
-
-
-def threshold_logit(comparison: Comparison, threshold: float) -> float:
-    """Return the logit from which a row is decided positive; NaN if the model has a rule of its own."""
-    adapted = comparison.adapted
-    if not adapted.probabilistic:
-        return 0.0
-    return logit_of(threshold) if 0 < threshold < 1 else math.nan
-
-
-def _logits(comparison: Comparison, rows: Tensor) -> Tensor:
-    scores: Floats = np.asarray(comparison.adapted.logits(rows.numpy()), dtype=np.float64)
-    return torch.from_numpy(scores)
 
 
 def reference_offset(
@@ -263,3 +123,145 @@ def attribute_effect(
     """
     changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
     return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())
+
+
+def _trust(**options: Any) -> dict[str, Any]:
+    return {"section": "trust", "better": "", **options}
+
+
+@measure(
+    "model", "Spread of the score", "The spread of the explained score over people: the unit of the reason gap.",
+    **_trust(),
+)  # fmt: skip
+def score_spread(measured: "Measured") -> float:
+    """Return the spread of the score."""
+    return measured.spread
+
+
+@measure(
+    "table", "Size of reasons",
+    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen because "
+    "explanations grew and cancel.",
+    **_trust(),
+)  # fmt: skip
+def reason_size(view: TableView) -> Estimate:
+    """Return the mean l1 norm of people's explanations relative to the groups."""
+    return view.estimate(lambda each: each.over_people(lambda means: means.abs().sum(-1).mean(0)))
+
+
+@measure(
+    "table", "Effective columns",
+    "Number of columns that the reasons rest on. Bad news if it is close to 1: with a single column, everybody "
+    "has the same reason.",
+    **_trust(low=1.0, digits=1),
+)  # fmt: skip
+def effective_columns(view: TableView) -> Estimate:
+    """Return the effective number of columns."""
+    return view.estimate(TableView.effective_columns)
+
+
+@measure(
+    "model", "Reference offset",
+    "Distance between the score at a group's mean and the mean score of the people it stands for, in standard "
+    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for that "
+    "alone.",
+    **_trust(name="reference_offset", better="lower", undefined="The model has no gradients: members are its only references."),
+)  # fmt: skip
+def offset_of_references(measured: "Measured") -> Estimate:
+    """Return the reference offset."""
+    explainer, sums, scores = measured.plan.means, measured.partial.sums, measured.partial.scores
+    if explainer is None or len(scores) < 2:
+        return Estimate()
+    task, n_groups = measured.plan.task, measured.plan.n_groups
+    values = torch.nan_to_num(explainer.means.flatten(0, 1))
+    with torch.no_grad(), evaluating(explainer.module):
+        outputs = as_outputs(explainer.module(values), len(values)).double().cpu()
+    of_cell = torch.arange(task.n_cells).repeat_interleave(n_groups)
+    contrast = task.contrast(of_cell if task.key != "number" else torch.zeros(len(of_cell)))
+    at = (outputs * contrast).sum(-1).numpy().reshape(task.n_cells, n_groups)
+    known = explainer.defined.cpu().numpy() & (sums["cell_mass"] > 0)
+    own = measured.plan.scores(scores.outputs, scores.labels)
+    mean = np.average(own, weights=scores.weights)
+    deviation = float(np.sqrt(np.average((own - mean) ** 2, weights=scores.weights)))
+    if not known.any() or not deviation > 0:
+        return Estimate()
+    gaps = np.abs(at - quotient(sums["cell_scores"], sums["cell_mass"]))[known]
+    return Estimate(float(gaps.mean()) / deviation)
+
+
+@measure(
+    "model", "Faithfulness",
+    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below about "
+    f"{LOW_FAITHFULNESS}: the reasons do not describe the model.",
+    **_trust(name="faithfulness", low=-1.0, high=1.0, better="higher", undefined="The table has fewer than three or more than "
+             f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant."),
+)  # fmt: skip
+def faithfulness_of_reasons(measured: "Measured") -> Estimate:
+    """Return the faithfulness of the explanations relative to members."""
+    view, columns = measured.view, measured.plan.columns
+    if view is None or not view.defined or len(columns.names) > MAX_PERMUTED_COLUMNS:
+        return Estimate()
+    inputs, labels = measured.some_rows(_IMPORTANCE_ROWS)
+    score = Score.of(measured.plan.module, measured.plan.task, labels)
+
+    def of_rows(points: Tensor) -> Tensor:  # (blocks x n, columns), rows in their order
+        with torch.no_grad(), evaluating(score.module):
+            return score(points.unflatten(0, (-1, len(inputs)))).flatten()
+
+    blocks = torch.from_numpy(np.asarray(columns.input_blocks)).to(inputs.device)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(inputs))).to(inputs.device)
+    importance = permutation_importance(of_rows, inputs, blocks, order)
+    used = torch.from_numpy(np.isin(np.arange(len(columns.names)), columns.input_blocks))
+    padded = torch.zeros(len(used), dtype=importance.dtype)
+    padded[: len(importance)] = importance.cpu()
+    return Estimate(faithfulness(view.shares()[used], padded[used]))
+
+
+@measure(
+    "model", "Attribute effect",
+    "Share of decisions that change if only the protected attribute changes (any one or all of several); of "
+    "numbers the change in standard deviations. Bad news if it is not close to 0.",
+    **_trust(name="attribute_effect", better="lower", undefined="Not measured: the group is not among the inputs."),
+)  # fmt: skip
+def effect_of_attribute(measured: "Measured") -> Estimate:
+    """Return how much exchanging the protected columns changes decisions."""
+    plan, rows = measured.plan, measured.described
+    order = np.argsort(rows.keys, kind="stable")[:_EXCHANGED_ROWS]
+    few = rows[order]
+    assert few.inputs is not None
+    inputs, groups = torch.tensor(few.inputs), torch.from_numpy(few.groups.astype(np.int64))
+    blocks = torch.from_numpy(np.asarray(plan.columns.input_blocks))
+    attributes = protected_attributes(inputs, groups, blocks) if len(few) else []
+    if not attributes or not plan.decides_by_score:
+        return Estimate()
+    before = plan.decide(few.inputs)
+    changed = [
+        _distance(plan.task, plan.decide(version.numpy()), before)
+        for version in exchange_attributes(inputs, groups, inputs, groups, attributes)
+    ]
+    change = np.max(changed, axis=0)
+    value = float(np.average(change, weights=few.weights))
+    if plan.task.key == "number":
+        return Estimate(value)
+    limits = Interval.of_rate(min(1.0, value), len(few))
+    return Estimate(limits.value, limits.low, limits.high)
+
+
+def _distance(task: Task, after: Floats, before: Floats) -> Floats:
+    if task.key == "number":
+        return np.asarray(np.abs(after - before) / task.scale)  # type: ignore[attr-defined]
+    return (after != before).astype(np.float64)
+
+
+@measure("means", "Completeness", "Error of integration, relative to the differences of the scores.",
+         **_trust(better="lower"))  # fmt: skip
+def completeness(sums: MeanSums) -> Floats:
+    """Return the mean residual of completeness over the mean difference of the scores."""
+    return quotient(sums.of("residual").sum(axis=(-2, -1)), sums.of("change").sum(axis=(-2, -1)))
+
+
+@measure("means", "Rows without reasons", "Rows whose explanations vanish; GCIG leaves them out.",
+         **_trust(digits=0))  # fmt: skip
+def undefined_rows(sums: MeanSums) -> Estimate:
+    """Return the number of rows whose attributions vanish."""
+    return Estimate(float(sums.of("undefined").sum()))

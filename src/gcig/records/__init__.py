@@ -8,5 +8,3 @@ from gcig.records.evaluation import FoldResult as FoldResult
 from gcig.records.evaluation import GroupRates as GroupRates
 from gcig.records.explanation import ExplanationRecord as ExplanationRecord
 from gcig.records.trade_off import Bound as Bound
-from gcig.records.trust import Robustness as Robustness
-from gcig.records.trust import RobustnessFigure as RobustnessFigure

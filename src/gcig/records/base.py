@@ -6,13 +6,13 @@ An undefined number is NaN in Python and ``null`` in JSON.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Z = 1.959964  # the 97.5 % quantile of the standard normal distribution
 _SINGLE = (str, int, float, bool, str | None, int | None)
@@ -133,43 +133,5 @@ class Interval(Record):
         """The standard error of a normally distributed estimate with this interval."""
         return (self.high - self.low) / (2 * Z)
 
-    def combine(self, other: "Interval") -> "Interval":
-        """Return the estimate with limits that enclose both intervals; none if the other has none."""
-        if math.isnan(other.low + other.high):
-            return Interval(self.value)
-        return Interval(self.value, min(self.low, other.low), max(self.high, other.high))
-
 
 UNDEFINED = Interval(math.nan)
-
-
-def flatten(*records: Record) -> dict[str, Any]:
-    """Return the single values of records; an interval gives three: its name, name_low and name_high.
-
-    >>> from gcig.records.audit import PairAudit
-    >>> flatten(PairAudit("f", "m", Interval(0.2, 0.1, 0.3)))
-    {'first': 'f', 'second': 'm', 'gcig': 0.2, 'gcig_low': 0.1, 'gcig_high': 0.3}
-    """
-    row: dict[str, Any] = {}
-    for record in records:
-        single = record.scalars()
-        for name in (each.name for each in fields(record)):
-            value = getattr(record, name)
-            if isinstance(value, Interval):
-                row |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
-            elif name in single:
-                row[name] = value
-    return row
-
-
-def make_frame(part: str, parts: Mapping[str, Iterable[dict[str, Any]]]) -> "pd.DataFrame":
-    """Return one of several parts of a record as a table; groups and columns are its index."""
-    import pandas as pd
-
-    if part not in parts:
-        *others, last = map(repr, parts)
-        raise ValueError(f"part must be {', '.join(others)} or {last}, not {part!r}.")
-    index, frame = {"groups": "group", "columns": "column"}.get(part), pd.DataFrame(list(parts[part]))
-    if index is None:
-        return frame
-    return frame.set_index(index) if len(frame) else frame.rename_axis(index)

@@ -1,41 +1,20 @@
 """The record of everything measured of one model on one set of rows, and of one benchmark trial."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from gcig.records.base import Record, flatten, make_frame
+from gcig.records.base import Interval, Record
 from gcig.records.formatting import describe_suppression, html_table, shown, text_table
-from gcig.records.trust import Robustness, describe_trust
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
 LOWEST_AUC = 0.55  # a model below it does not rank
 _ALIKE = 0.995  # share of the rows from which decisions count as all alike
-_PROCEDURAL, _TRUST = "procedural fairness", "can GCIG be trusted"
-# The single values of an evaluation in columns, for notebooks.
-_SECTIONS = {
-    "utility": (
-        *("n_rows", "threshold", "f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
-        *("selection_rate", "collapsed"),
-    ),
-    "outcome fairness": (
-        *("eo_gap", "eo_noise_floor", "eo_worst", "eo_worst_noise_floor", "delta_tpr", "delta_fpr"),
-        *("demographic_parity_difference", "selection_rate_ratio", "min_cell"),
-    ),
-    _PROCEDURAL: (
-        *("gcig", "gcig_low", "gcig_high", "gcig_members", "gcig_members_low", "gcig_members_high"),
-        *("members_noise", "gcig_label0", "gcig_label1"),
-    ),
-    _TRUST: (
-        *("reference_offset", "faithfulness", "effective_columns", "attribute_effect"),
-        *("completeness", "undefined_rows", "gcig_l2", "gcig_encoded", "gcig_raw"),
-    ),
-}
+_PARTS = ("low", "high", "p", "chance")
+_T = 2.262157  # the 97.5 % quantile of Student's distribution with nine degrees of freedom: tenths are left out
 
 
 def has_collapsed(auc: float) -> bool:
@@ -52,8 +31,8 @@ def describe_degeneracy(collapsed: bool, alike: bool) -> str:
     """Say why equal rates mean nothing; empty for a model that ranks and decides."""
     if collapsed:
         return (
-            "The model has collapsed: it ranks rows hardly better than chance, so equal rates say nothing in "
-            "its favour."
+            "The model has collapsed: it knows hardly more than chance, so equal rates say nothing in its "
+            "favour."
         )
     if alike:
         return (
@@ -64,141 +43,228 @@ def describe_degeneracy(collapsed: bool, alike: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupRates(Record):
-    """Rates of one group; a rate is NaN if no row of the group meets its condition."""
+class Figure(Record):
+    """One figure with its limits, and what a page says about it.
 
-    group: str
-    n_rows: int
-    base_rate: float  # share of rows with label 1
-    selection_rate: float  # share of rows predicted 1
-    tpr: float  # share predicted 1 among the rows with label 1
-    fpr: float  # share predicted 1 among the rows with label 0
-    ppv: float  # share with label 1 among the rows predicted 1
-    mean_score: float = math.nan  # mean predicted probability of label 1
-    calibration: float = math.nan  # mean score minus base rate; positive if overconfident in label 1
-    calibration_error: float = math.nan  # expected calibration error over ten bins of equal width
+    ``p`` and ``chance`` (the 95 % point) refer to groups permuted within labels; ``replicates`` are the figure
+    without each tenth of the rows, by which two models are compared (squares, if ``squared``).
+    """
+
+    name: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    chance: float = math.nan
+    title: str = ""
+    section: str = ""
+    sentence: str = ""
+    better: str = ""
+    digits: int = 3
+    undefined: str = ""  # why the value is NaN
+    replicates: tuple[float, ...] = ()
+    squared: bool = False
+
+    @property
+    def interval(self) -> Interval:
+        """The value with its limits."""
+        return Interval(self.value, self.low, self.high)
+
+    def values(self) -> dict[str, float]:
+        """Return the value and what is known about it, by name."""
+        more = {part: float(getattr(self, part)) for part in _PARTS}
+        return {self.name: self.value} | {
+            f"{self.name}_{part}": value
+            for part, value in more.items()
+            if part in ("low", "high") or not math.isnan(value)
+        }
+
+    def roots(self) -> list[float]:
+        """Return the replicates in the unit of the value."""
+        if not self.squared:
+            return list(self.replicates)
+        return [math.copysign(math.sqrt(abs(each)), each) for each in self.replicates]
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Record):
+class Figures(Record):
+    """Figures as attributes and as items: ``record.gcig``, ``record["gcig_low"]``."""
+
+    figures: tuple[Figure, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "figures" not in vars(self):
+            raise AttributeError(name)
+        values = self.values()
+        if name in values:
+            return values[name]
+        columns = vars(self).get("columns", {})
+        if name in columns:
+            return columns[name]
+        rate, groups = name.removesuffix("_groups"), vars(self).get("groups", ())
+        if name.endswith("_groups") and groups and rate in groups[0].values:
+            return {each.group: each.values[rate] for each in groups}
+        raise AttributeError(
+            f"no figure is called {name!r}; this record has {', '.join(each.name for each in self.figures)}"
+        )
+
+    def __getitem__(self, name: str) -> float:
+        values = self.values()
+        if name not in values:
+            raise KeyError(f"no figure is called {name!r}; choose from {', '.join(values)}")
+        return values[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values()
+
+    def figure(self, name: str) -> Figure:
+        """Return one figure."""
+        for each in self.figures:
+            if each.name == name:
+                return each
+        raise KeyError(f"no figure is called {name!r}")
+
+    def values(self) -> dict[str, float]:
+        """Return all figures and their limits by name."""
+        return {key: value for each in self.figures for key, value in each.values().items()}
+
+    def scalars(self) -> dict[str, Any]:
+        """Return all single values: one row of a results table."""
+        return {**super().scalars(), **self.values()}
+
+    @property
+    def undefined(self) -> dict[str, str]:
+        """Why figures are NaN, by name."""
+        return {each.name: each.undefined for each in self.figures if each.undefined}
+
+    @property
+    def frame(self) -> "pd.DataFrame":
+        """A table with one line per figure: value, low, high, p and chance."""
+        import pandas as pd
+
+        lines = [(each.value, each.low, each.high, each.p, each.chance) for each in self.figures]
+        index = pd.Index([each.name for each in self.figures], name="figure")
+        return pd.DataFrame(lines, index=index, columns=["value", *_PARTS])
+
+    def _lines(self) -> list[tuple[str, str, str]]:
+        """Return name, value and interval of every figure that is defined."""
+        return [
+            (each.name, shown(each.value), _limits(each))
+            for each in self.figures
+            if not math.isnan(each.value)
+        ]
+
+
+def _limits(figure: Figure) -> str:
+    if math.isnan(figure.low + figure.high):
+        return ""
+    return f"{shown(figure.low)} to {shown(figure.high)}"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupRates(Record):
+    """Figures of one group; one is NaN if no row of the group meets its condition.
+
+    ``n_rows`` is None for a suppressed group.
+    """
+
+    group: str
+    n_rows: int | None
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> float:
+        if name.startswith("_") or "values" not in vars(self):
+            raise AttributeError(name)
+        if name not in self.values:
+            raise AttributeError(f"no rate is called {name!r}; choose from {', '.join(self.values)}")
+        return self.values[name]
+
+    def scalars(self) -> dict[str, Any]:
+        """Return group, rows and all rates."""
+        return {"group": self.group, "n_rows": self.n_rows, **self.values}
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(Figures):
+    """The figures of one model minus those of another on the same rows, with 95 % intervals of the difference."""
+
+    def __str__(self) -> str:
+        return text_table(("figure", "difference", "95 % interval"), self._lines(), right_aligned=(1, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Figures):
     """Everything measured of one model on one set of rows.
 
-    The fields that are single values are the columns of a results table (``scalars``). Fields that begin
-    with ``gcig``, ``completeness``, ``undefined_rows``, ``members_noise`` and the four numbers that say
-    whether GCIG can be trusted (``reference_offset``, ``faithfulness``, ``effective_columns`` and
-    ``attribute_effect``) are NaN or None if only predictions were evaluated.
+    Every figure is an attribute and an item, with its limits: ``evaluation.gcig``, ``evaluation["gcig_low"]``.
+    Which figures there are depends on the task and the measures; ``evaluation.frame`` has them all, and
+    ``docs/guide/glossary.rst`` says what each is. ``gcig_columns`` and the like map
+    columns to contributions, ``gcig_groups`` and the like groups to figures.
 
     Attributes
     ----------
-    n_rows, threshold : number of rows; probability from which a row is predicted 1 (NaN if the model has a
-        decision rule of its own).
-    f1, auc, accuracy, balanced_accuracy, log_loss : utility, for label 1.
-    selection_rate : share of rows predicted 1.
-    eo_gap, eo_worst : sum and larger of ``delta_tpr`` and ``delta_fpr``.
-    eo_noise_floor, eo_worst_noise_floor : the gaps that an exactly fair model with the same rates and cell
-        sizes shows on average.
-    delta_tpr, delta_fpr : largest minus smallest rate over the groups.
-    demographic_parity_difference, selection_rate_ratio : largest minus smallest, and smallest over
-        largest, selection rate.
-    gcig, gcig_low, gcig_high : GCIG by ``definition``, and its 95 % bootstrap interval over rows with the
-        references treated as known; the interval of an audit includes their uncertainty and is wider.
-    gcig_l2 : GCIG by ``definition`` with the l2 norm.
-    gcig_members, gcig_members_low, gcig_members_high : GCIG relative to members of the cells, with
-        attributions averaged over members, and its 95 % bootstrap interval over rows.
-    members_noise : the same for two halves of the same group: what is measured if nothing differs.
-    gcig_encoded : GCIG with the l1 norm on encoded columns, centred within each one-hot block.
-    gcig_raw : GCIG with the l1 norm on encoded columns as they are, which is the paper's.
-    gcig_label0, gcig_label1 : means over the rows of each label, by ``definition``.
-    completeness : mean of ``|sum of attributions - score difference|`` over mean ``|score difference|``.
-    undefined_rows : rows whose attributions vanish; they are left out of every mean of GCIG.
-    reference_offset : distance between the logit at a reference and the mean logit of its cell, in standard
-        deviations of the logit, averaged over cells. Bad news from about 0.5 on: references are atypical.
-    faithfulness : rank correlation over original columns between mean absolute normalised attribution and
-        permutation importance of the logit. Bad news under about 0.6: reasons are not what the model uses.
-    effective_columns : exp of the entropy of the column shares, on the columns of ``definition``. Bad news
-        under 2: GCIG is small for any model of one column.
-    attribute_effect : share of decisions that change if only the protected columns change. Bad news if it
-        is not near 0: the model uses the protected attribute itself.
-    collapsed : whether the model no longer ranks: an AUC under 0.55.
-    groups : rates of each group.
-    min_cell, suppressed_cells : gaps leave out the rates of cells with fewer than ``min_cell`` rows; the
-        names of these cells.
-    compared_groups : groups whose references GCIG compares.
-    gcig_groups : GCIG over the rows of each group.
-    gcig_columns : contribution of each column of ``definition``; they add up to ``gcig``.
-    definition : the choices behind ``gcig``.
-    undefined : figure -> why it is NaN.
-    robustness : GCIG under several references; None unless it was requested.
-
-    Examples
-    --------
-    >>> from gcig.metrics import evaluate_predictions
-    >>> sex = ["f", "f", "f", "m", "m", "m"]
-    >>> labels, scores = [0, 1, 1, 0, 0, 1], [0.2, 0.9, 0.4, 0.1, 0.7, 0.8]
-    >>> found = evaluate_predictions(labels, scores, sensitive_features=sex, min_cell=1)
-    >>> found
-    <Evaluation of 6 rows: AUC 0.8889, F1 0.6667, EO gap 1.0000>
-    >>> found.groups[0].tpr, found.delta_tpr
-    (0.5, 0.5)
+    figures : all figures.
+    n_rows, task : number of rows; "binary", "classes" or "number".
+    threshold : probability from which a row is decided positive; NaN if the model has a rule of its own.
+    groups : figures of each group.
+    columns : figures by column, by name.
+    by_attribute : the evaluation of each attribute alone, if several were crossed.
+    labelled : False if outcomes are unknown: figures are then conditioned on the model's own decisions.
+    collapsed : whether the model knows next to nothing.
+    min_cell, suppressed_cells : gaps leave out the rates of cells with fewer rows; the names of these cells.
+    compared_groups : groups whose references are compared.
+    worst_pair : the two groups whose reasons are farthest apart.
+    n_missing : rows without a group.
+    definition : the choices behind ``gcig`` and the attribution.
+    remarks : sentences that belong with the figures.
     """
 
-    n_rows: int
-    threshold: float
-    f1: float
-    auc: float
-    accuracy: float
-    balanced_accuracy: float
-    log_loss: float
-    selection_rate: float
-    eo_gap: float
-    eo_worst: float
-    eo_noise_floor: float
-    eo_worst_noise_floor: float
-    delta_tpr: float
-    delta_fpr: float
-    demographic_parity_difference: float
-    selection_rate_ratio: float
-    collapsed: bool
-    groups: tuple[GroupRates, ...]
+    n_rows: int = 0
+    task: str = "binary"
+    threshold: float = math.nan
+    groups: tuple[GroupRates, ...] = ()
+    columns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    by_attribute: Mapping[str, "Evaluation"] = field(default_factory=dict)
+    labelled: bool = True
+    collapsed: bool = False
+    decided_alike: float = math.nan  # the share of rows with the most frequent decision
     min_cell: int = 1
     suppressed_cells: tuple[str, ...] = ()
-    gcig: float = math.nan
-    gcig_low: float = math.nan
-    gcig_high: float = math.nan
-    gcig_l2: float = math.nan
-    gcig_members: float = math.nan
-    gcig_members_low: float = math.nan
-    gcig_members_high: float = math.nan
-    members_noise: float = math.nan
-    gcig_encoded: float = math.nan
-    gcig_raw: float = math.nan
-    gcig_label0: float = math.nan
-    gcig_label1: float = math.nan
-    completeness: float = math.nan
-    undefined_rows: int | None = None
-    reference_offset: float = math.nan
-    faithfulness: float = math.nan
-    effective_columns: float = math.nan
-    attribute_effect: float = math.nan
     compared_groups: tuple[str, ...] = ()
-    gcig_groups: Mapping[str, float] = field(default_factory=dict)
-    gcig_columns: Mapping[str, float] = field(default_factory=dict)
+    worst_pair: tuple[str, ...] = ()
+    n_missing: int = 0
     definition: Mapping[str, Any] = field(default_factory=dict)
-    undefined: Mapping[str, str] = field(default_factory=dict)
-    robustness: Robustness | None = None
+    remarks: tuple[str, ...] = ()
+    sample: str = ""  # a hash of the people and references that were explained, and how
 
     @property
     def decides_alike(self) -> bool:
-        """True if at least 99.5 % of the rows are decided alike at this threshold.
-
-        Rates are then equal because nothing is decided; another threshold may show differences.
-        """
-        return decides_alike(self.selection_rate)
+        """True if at least 99.5 % of the rows are decided alike: rates are then equal, because nothing is decided."""
+        return self.task != "number" and self.decided_alike >= _ALIKE
 
     @property
     def degenerate(self) -> bool:
         """True if equal rates say nothing: the model has collapsed, or decides everyone alike."""
         return self.collapsed or self.decides_alike
+
+    def difference(self, other: "Evaluation") -> Difference:
+        """Return the figures of this model minus those of another one on the same rows, with intervals.
+
+        Both models must have been explained in the same way on the same people and references; the interval
+        is that of the paired difference.
+        """
+        from gcig._validation import InputError  # pages read records without pandas
+
+        if self.sample != other.sample:
+            raise InputError(
+                "was measured on other people or references, or explained in another way. Evaluate both models "
+                "on the same rows with the same random_state, reference and attribution; attribution='shapley' "
+                "serves any two models.",
+                argument="other",
+            )
+        others = {each.name: each for each in other.figures}
+        known = [(each, others[each.name]) for each in self.figures if each.name in others]
+        return Difference(tuple(_difference(first, second) for first, second in known))
 
     def to_frame(self, part: str = "figures") -> "pd.DataFrame":
         """Return a pandas table.
@@ -206,67 +272,86 @@ class Evaluation(Record):
         Parameters
         ----------
         part : {"figures", "groups", "columns"}
-            One row of all single values, a row of a results table; one row of rates and GCIG per group; or
-            the contribution of each column to GCIG.
+            One row of all single values, a row of a results table; one row per group; or one row per column.
         """
-        gcig, columns = self.gcig_groups, self.gcig_columns
-        parts = {
-            "figures": [flatten(self)],
-            "groups": [{**flatten(each), "gcig": gcig.get(each.group, math.nan)} for each in self.groups],
-            "columns": [{"column": name, "contribution": value} for name, value in columns.items()],
-        }
-        return make_frame(part, parts)
+        import pandas as pd
+
+        if part == "figures":
+            return pd.DataFrame([self.scalars()])
+        if part == "groups":
+            return pd.DataFrame([each.scalars() for each in self.groups]).set_index("group")
+        if part == "columns":
+            return pd.DataFrame(dict(self.columns)).rename_axis("column")
+        raise ValueError(f"part must be 'figures', 'groups' or 'columns', not {part!r}.")
 
     def __repr__(self) -> str:
-        figures = {"AUC": self.auc, "F1": self.f1, "EO gap": self.eo_gap, "GCIG": self.gcig}
-        known = (f"{name} {shown(value)}" for name, value in figures.items() if not math.isnan(value))
+        shown_names = ("auc", "accuracy", "r2", "outcome_gap", "reason_gap", "gcig")
+        values = self.values()
+        known = (
+            f"{name} {shown(values[name])}"
+            for name in shown_names
+            if name in values and not math.isnan(values[name])
+        )
         flag = ", collapsed" if self.collapsed else ", decides everyone alike" if self.decides_alike else ""
         return f"<Evaluation of {self.n_rows} rows: {', '.join(known)}{flag}>"
 
     def __str__(self) -> str:
-        rows = [(name, shown(value)) for name, value in self.scalars().items()]
-        width = max(len(name) for name, _ in rows)
-        lines = [*(f"{name:<{width}}  {value}" for name, value in rows), ""]
+        lines = text_table(("figure", "value", "95 % interval"), self._lines(), right_aligned=(1, 2))
         header, *body = self._group_table()
         groups = text_table(header, body, right_aligned=range(1, len(header)))
-        return "\n".join([*lines, groups, *self._remarks(), *self._trust_lines()])
+        return "\n".join([f"{self.n_rows} rows", lines, "", groups, *self.notes])
 
     def _repr_html_(self) -> str:
-        scalars = self.scalars()
-        measured = [
-            title for title in _SECTIONS if title not in (_PROCEDURAL, _TRUST) or not math.isnan(self.gcig)
-        ]
-        columns = [[(name, shown(scalars[name])) for name in _SECTIONS[title]] for title in measured]
-        lines = [sum(entries, ()) for entries in zip_longest(*columns, fillvalue=("", ""))]
+        tables = []
+        for section in dict.fromkeys(each.section for each in self.figures):
+            own = [each for each in self.figures if each.section == section and not math.isnan(each.value)]
+            rows = [(each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in own]
+            tables.append(html_table((section, "", "95 % interval"), rows))
         header, *body = self._group_table()
-        tables = html_table([entry for title in measured for entry in (title, "")], lines)
-        remarks = [html_table(("remarks",), [(line,) for line in self._remarks()])] if self._remarks() else []
-        return "".join([tables, html_table(header, body), *remarks])
+        remarks = [html_table(("remarks",), [(line,) for line in self.notes])] if self.notes else []
+        return "".join([*tables, html_table(header, body), *remarks])
 
-    def _trust_lines(self) -> list[str]:
-        """Return a heading and one line per number that says whether GCIG can be relied on."""
-        numbers = describe_trust(self.scalars(), self.undefined)
-        robust = [] if self.robustness is None else [self.robustness.verdict]
-        lines = [f"{name}: {value}. {reading}" for name, value, reading in numbers]
-        return ["", *robust, *lines] if lines else robust
-
-    def _remarks(self) -> list[str]:
-        """Return the sentences that belong with the numbers."""
+    @property
+    def notes(self) -> list[str]:
+        """The sentences that belong with the figures."""
         notes = (
             describe_suppression(self.suppressed_cells, self.min_cell),
             describe_degeneracy(self.collapsed, self.decides_alike),
+            *self.remarks,
         )
         return [note for note in notes if note]
 
     def _group_table(self) -> list[tuple[str, ...]]:
-        """Return a header and one line per group: the rates, and GCIG if it was measured."""
-        names = [f.name for f in fields(GroupRates)]
-        table: list[tuple[str, ...]] = [(*names, "gcig")] if self.gcig_groups else [tuple(names)]
-        for rates in self.groups:
-            entries = tuple(shown(getattr(rates, name)) for name in names)
-            gcig = (shown(self.gcig_groups.get(rates.group, math.nan)),) if self.gcig_groups else ()
-            table.append((*entries, *gcig))
+        """Return a header and one line per group."""
+        names = list(self.groups[0].values) if self.groups else []
+        table: list[tuple[str, ...]] = [("group", "n_rows", *names)]
+        for each in self.groups:
+            rows = "few" if each.n_rows is None else str(each.n_rows)
+            table.append((each.group, rows, *(shown(each.values[name]) for name in names)))
         return table
+
+
+def _difference(first: Figure, second: Figure) -> Figure:
+    """Return the difference of two figures with the jackknife interval of the paired difference."""
+    value = first.value - second.value
+    pairs = list(zip(first.roots(), second.roots(), strict=False))
+    low = high = math.nan
+    if pairs and len(first.replicates) == len(second.replicates):
+        reach = _T * math.sqrt(_jackknife([a - b for a, b in pairs]))
+        low, high = value - reach, value + reach
+    kept = {each.name: getattr(first, each.name) for each in fields(first)}
+    kept |= {"value": value, "low": low, "high": high, "p": math.nan, "chance": math.nan, "replicates": ()}
+    return Figure(**kept)
+
+
+def _jackknife(replicates: Sequence[float], parts: int = 10) -> float:
+    """Return the variance of a figure from replicates without each tenth: of references plus of people."""
+    total = 0.0
+    for start in range(0, len(replicates), parts):
+        own = replicates[start : start + parts]
+        mean = sum(own) / len(own)
+        total += (len(own) - 1) / len(own) * sum((each - mean) ** 2 for each in own)
+    return total
 
 
 # Methods whose decisions follow from group thresholds, which the explained logit does not contain.
@@ -280,7 +365,7 @@ def is_ranked(method: str, measure: str) -> bool:
     >>> is_ranked("hardt", "gcig_raw"), is_ranked("hardt", "eo_gap"), is_ranked("fairx", "gcig_raw")
     (False, True, True)
     """
-    return method not in _POST_PROCESSED or not measure.startswith("gcig")
+    return method not in _POST_PROCESSED or not measure.startswith(("gcig", "reason"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ class RowExplanation(Record):
     score: float  # probability of the positive class, or score
     logit: float  # the explained score
     decision: str  # the class that the model decides for
-    favourable: bool  # whether that is the favourable class
+    favourable: bool | None  # whether that is the favourable class; None for a number
     margin: float  # logit minus the logit of the threshold; NaN if the model has its own decision rule
     label: str  # the class whose references were used
     label_source: str  # "given" or "predicted"
@@ -90,6 +90,8 @@ class RowExplanation(Record):
         """Say what was decided, where the reasons differ most, and how much that matters."""
         kind = "favourable" if self.favourable else "unfavourable"
         lines = [f"The decision is {self.decision!r}, the {kind} one; the score is {number(self.score)}."]
+        if self.favourable is None:
+            lines = [f"The prediction is {self.decision}."]
         if not self.shown or len(self.references) < 2:
             return lines
         first, which = self.shown[0], " shown here" if self.hidden else ""

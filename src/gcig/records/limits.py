@@ -1,37 +1,45 @@
 """The comparison of figures with limits: the result of a gate, as text and as a flag."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gcig.records.evaluation import Evaluation
 from gcig.records.formatting import number
 
 
 @dataclass(frozen=True)
 class LimitCheck:
-    """One figure ("gcig" or "eo_gap") compared with the largest value that passes."""
+    """One figure compared with the largest, or the smallest, value that passes."""
 
     figure: str
     value: float  # NaN if the figure is undefined
     limit: float
-    upper: bool = False  # whether the value is the upper limit of the 95 % interval
+    smallest: bool = False  # whether the limit is the smallest value that passes
+    conservative: bool = False  # whether the value is the limit of the 95 % interval on the bad side
     by_chance: float = math.nan  # what a model without any disparity shows on these rows, if known
+    title: str = ""
+    is_rate: bool = False  # whether it is 0 if everyone is decided alike
 
     @property
     def exceeded(self) -> bool:
-        """True if the value is above the limit."""
-        return self.value > self.limit
+        """True if the value is on the wrong side of the limit."""
+        return self.value < self.limit if self.smallest else self.value > self.limit
+
+    @property
+    def met(self) -> bool:
+        """True if the value is on the right side of the limit."""
+        return not math.isnan(self.value) and not self.exceeded
 
     def __str__(self) -> str:
-        name = {"gcig": "GCIG", "eo_gap": "equalized odds gap"}[self.figure]
+        name = self.title or self.figure
         if math.isnan(self.value):
             return f"{name} is not defined on these rows"
-        what = ""
-        if self.upper:
-            again = " with references estimated again" if self.figure == "gcig" else ""
-            what = f"(upper limit of its interval{again}) "
-        relation = "above" if self.exceeded else "at most"
-        result = f"{name} {what}{number(self.value, 4)} is {relation} {self.limit:g}"
-        if self.exceeded and self.by_chance >= self.limit:
+        end = "lower" if self.smallest else "upper"
+        what = f"({end} limit of its interval) " if self.conservative else ""
+        words = ("below", "at least") if self.smallest else ("above", "at most")
+        result = f"{name} {what}{number(self.value, 4)} is {words[not self.exceeded]} {self.limit:g}"
+        if self.exceeded and not self.smallest and self.by_chance >= self.limit:
             chance = number(self.by_chance, 4)
             result += f" (as is the {chance} that chance alone gives on these rows: use more rows)"
         return result
@@ -39,22 +47,22 @@ class LimitCheck:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The comparison of an audit with limits.
+    """The comparison of an evaluation with limits.
 
     Attributes
     ----------
     checks : tuple of LimitCheck
         The figures that have limits.
     collapsed : bool
-        Whether the model no longer ranks; it then fails.
+        Whether the model knows next to nothing; it then fails.
     decides_alike : bool
-        Whether the model decides everyone alike; a limit on the equalized odds gap is then inconclusive.
+        Whether the model decides everyone alike; a limit on outcomes is then inconclusive.
 
     Examples
     --------
-    >>> result = CheckResult((LimitCheck("gcig", 0.07, 0.05),))
+    >>> result = CheckResult((LimitCheck("reason_gap", 0.07, 0.05, title="Reason gap"),))
     >>> print(result)
-    failed: GCIG 0.0700 is above 0.05
+    failed: Reason gap 0.0700 is above 0.05
     >>> bool(result)
     False
     """
@@ -79,22 +87,24 @@ class CheckResult:
         return not self.passed and not self.failed
 
     def _is_conclusive(self, check: LimitCheck) -> bool:
-        return not math.isnan(check.value) and not (self.decides_alike and check.figure == "eo_gap")
+        return not math.isnan(check.value) and not (self.decides_alike and check.is_rate)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """One line for each figure that has a limit, and one for a model that does not rank or decide."""
         lines = [str(check) for check in self.checks]
         if self.collapsed:
-            lines.append("the model collapsed: it ranks rows hardly better than chance")
-        elif self.decides_alike and any(check.figure == "eo_gap" for check in self.checks):
-            lines.append("everyone gets the same decision at this threshold, so the gap says nothing")
+            lines.append("the model collapsed: it knows hardly more than chance")
+        elif self.decides_alike and any(check.is_rate for check in self.checks):
+            lines.append(
+                "everyone gets the same decision at this threshold, so gaps of decisions say nothing"
+            )
         return tuple(lines)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The reasons without those of limits that are met."""
-        met = {str(check) for check in self.checks if check.value <= check.limit}
+        met = {str(check) for check in self.checks if check.met}
         return tuple(reason for reason in self.reasons if reason not in met)
 
     def limit(self, figure: str) -> float | None:
@@ -107,3 +117,36 @@ class CheckResult:
     def __str__(self) -> str:
         word = "failed" if self.failed else "passed" if self.passed else "inconclusive"
         return f"{word}: {'; '.join(self.reasons)}"
+
+
+def check_evaluation(
+    evaluation: Evaluation, limits: Mapping[str, float | None], *, conservative: bool = False
+) -> CheckResult:
+    """Compare figures with limits, ``max_<figure>`` or ``min_<figure>``; limits of None do not count."""
+    from gcig._validation import InputError  # pages read records without pandas
+
+    checks, known = [], {each.name: each for each in evaluation.figures}
+    for name, limit in limits.items():
+        kind, _, figure = name.partition("_")
+        if kind not in ("max", "min") or not figure:
+            raise InputError("is no limit: limits are max_<measure> or min_<measure>.", argument=name)
+        if limit is None:
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
+            raise InputError(f"must be a number, not {limit!r}.", argument=name)
+        if figure not in known:
+            raise InputError(
+                f"is about {figure!r}, which was not measured. Figures are {', '.join(known)}.", argument=name
+            )
+        found = known[figure]
+        end = found.low if kind == "min" else found.high
+        chance = found.chance
+        for floor in (f"{figure}_chance", "eo_noise_floor" if figure in ("eo_gap", "outcome_gap") else ""):
+            chance = known[floor].value if floor in known else chance
+        checks.append(
+            LimitCheck(
+                figure, end if conservative else found.value, float(limit), kind == "min", conservative, chance,
+                found.title, found.section == "outcomes",
+            )
+        )  # fmt: skip
+    return CheckResult(tuple(checks), evaluation.collapsed, evaluation.decides_alike)

@@ -1,10 +1,9 @@
-"""Trust in a low GCIG: five numbers alongside it, and GCIG under several references."""
+"""Trust in a low GCIG: five numbers alongside it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcig.records.base import Interval, Record
 from gcig.records.formatting import number, percent
 
 # Measured (docs/limits.rst): plain networks had offsets of 0.13 to 0.16 and a faithfulness of 0.88 and 0.98,
@@ -112,49 +111,3 @@ TRUST_NUMBERS = (
         is_share=True,
     ),
 )
-
-
-def describe_trust(values: Mapping[str, float], undefined: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return name, value and explanation of each number that is known, or known to be undefined and why."""
-    return [
-        (item.name, item.shown(values[item.field]), undefined.get(item.field, item.reading))
-        for item in TRUST_NUMBERS
-        if not math.isnan(values[item.field]) or item.field in undefined
-    ]
-
-
-# The kinds of reference under which GCIG is compared, in the order of tables and charts.
-REFERENCES = {
-    "mean": "The mean of the rows with the same label in a group, which is the paper's reference.",
-    "label-free": "The mean of all rows of a group, regardless of label.",
-    "medoid": "The member of a cell that is nearest to its mean.",
-    "modal member": "The member of a cell that has the most common value in most columns.",
-    "members": "Members of a cell, one after the other; attributions are averaged over them.",
-    "common": "The mean of a label, for all groups alike; the groups' mean attributions are compared.",
-    "Shapley values": "The mean of a cell, with Shapley values in place of integrated gradients.",
-    "mean, l2": "The mean of a cell, with attributions divided by their l2 norm.",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class RobustnessFigure(Record):
-    """GCIG relative to one kind of reference."""
-
-    reference: str  # one of `REFERENCES`
-    gcig: Interval
-    other: Interval  # of the second model; undefined if there is none
-    description: str  # the reference in one sentence
-    noise: float = math.nan  # GCIG relative to two halves of the same group; 0 if there is no noise
-
-
-@dataclass(frozen=True, eq=False)
-class Robustness(Record):
-    """GCIG under several references, and whether they lead to the same conclusion.
-
-    For two models the conclusion is which of them has the lower GCIG; for one model, whether GCIG exceeds its
-    noise by 0.05 or more.
-    """
-
-    figures: tuple[RobustnessFigure, ...]  # in the order of `REFERENCES`
-    agrees: bool  # whether the conclusion is the same under every reference
-    verdict: str  # the conclusion in one sentence

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         DisparityDisplay,
         GroupRatesDisplay,
         ParetoDisplay,
-        RobustnessDisplay,
         WaterfallDisplay,
     )
 
@@ -21,7 +20,6 @@ __all__ = [
     "DisparityDisplay",
     "GroupRatesDisplay",
     "ParetoDisplay",
-    "RobustnessDisplay",
     "WaterfallDisplay",
 ]
 

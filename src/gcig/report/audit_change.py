@@ -16,15 +16,17 @@ _VERDICTS = {
     "chance": Entry("within chance"),
     "unknown": Entry("cannot be judged"),
 }
-# Figure -> the part of an audit that has it, and its name.
-_FIGURES = {
-    "gcig": ("procedural", "GCIG"),
-    "gcig_members": ("procedural", "GCIG, members"),
-    "eo_gap": ("outcome", "EO gap"),
-    "selection_rate_ratio": ("outcome", "Four-fifths ratio"),
-    "auc": ("outcome", "AUC"),
-}
-_STATUS = {"clear": "no disparity found", "concern": "concern", "inconclusive": "not certain"}
+# The figures whose development is drawn.
+_DRAWN = (
+    "reason_gap",
+    "reason_gap_varying",
+    "gcig",
+    "outcome_gap",
+    "selection_rate_ratio",
+    "auc",
+    "accuracy",
+    "r2",
+)
 
 
 def change_section(change: AuditChange | None) -> list[Section]:
@@ -56,11 +58,7 @@ def _table(change: AuditChange) -> Table:
         for each in change.figures
     ]
     header = ("figure", f"on {_date(change.created)}", "now", "difference", "p-value", "change")
-    notes = [
-        *change.notes,
-        f"Verdict: {_STATUS[change.status_before]} then, {_STATUS[change.status_after]} now.",
-    ]
-    return Table(header, rows, "Figures then and now", notes=notes, sortable=False)
+    return Table(header, rows, "Figures then and now", notes=list(change.notes), sortable=False)
 
 
 def _date(created: str) -> str:
@@ -72,34 +70,30 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
     """Return a page on several audits, the oldest first, and the changes from each to the next."""
     last, models = records[-1], [record.subject.model_name for record in records]
     names = list(dict.fromkeys(models))
-    figures: dict[str, list[Interval]] = {
-        field: [getattr(getattr(record, part), field) for record in records]
-        for field, (part, _) in _FIGURES.items()
+    titles = {
+        each.name: each.title
+        for record in records
+        for each in record.evaluation.figures
+        if each.name in _DRAWN and not math.isnan(each.value)
     }
+    figures = {name: [_interval(record, name) for record in records] for name in titles}
     drawn = [
-        _development(_FIGURES[field][1], found, models, _breaks(field, changes))
-        for field, found in figures.items()
-        if any(math.isfinite(interval.value) for interval in found)
+        _development(titles[name], found, models, _breaks(name, changes)) for name, found in figures.items()
     ]
-    measures = [field for field in figures if field != "auc"]
     rows: list[tuple[Value, ...]] = []
     for i, (record, change) in enumerate(zip(records, (None, *changes), strict=True)):
-        subject, status = record.subject, record.verdict.status
+        subject = record.subject
         rows.append(
             (
                 Entry(str(i + 1), float(i + 1)),
                 _date(subject.created),
                 f"{subject.model_name} {(subject.model_sha256 or '')[:8]}",
                 Entry(count(subject.n_rows), float(subject.n_rows)),
-                Entry(_STATUS[status], mark="concern" if status == "concern" else None),
-                *(estimate(figures[field][i]) for field in measures),
+                *(estimate(figures[name][i]) for name in figures),
                 "" if change is None else _summary(change),
             )
         )
-    header = (
-        *("audit", "date", "model", "rows", "verdict", "GCIG", "GCIG, members", "EO gap"),
-        *("four-fifths ratio", "change since the one before"),
-    )
+    header = ("audit", "date", "model", "rows", *titles.values(), "change since the one before")
     news = changes[-1:]
     return page(
         f"Audits of {last.subject.model_name if len(names) == 1 else counted(len(names), 'model')}",
@@ -109,25 +103,25 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
                 "Audits: what was found each time?",
                 [
                     Table(header, rows, "All audits, the oldest first"),
-                    *explanations(
-                        "When is a change more than chance?",
-                        "What is GCIG?",
-                        "How is GCIG relative to members measured?",
-                        "What is the EO gap?",
-                    ),
+                    *explanations("When is a change more than chance?", "What is GCIG?"),
                 ],
             ),
         ],
         subtitle=f"{len(records)} audits, {records[0].subject.created[:10]} to {last.subject.created[:10]}",
         lead=[
             VerdictBlock(
-                last.verdict.status,
-                f"Last audit, of {last.subject.model_name}: {last.verdict.headline}",
+                "neutral",
+                f"Last audit, of {last.subject.model_name}",
                 [change.headline for change in news],
                 [note for change in news for note in change.notes],
             )
         ],
     )
+
+
+def _interval(record: AuditRecord, name: str) -> Interval:
+    known = {each.name: each for each in record.evaluation.figures}
+    return known[name].interval if name in known else Interval(math.nan)
 
 
 def _breaks(field: str, changes: Sequence[AuditChange]) -> list[int]:
@@ -157,7 +151,4 @@ def _summary(change: AuditChange) -> Entry:
     found = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
     parts = [", ".join(found) or "within chance"]
     worse = any(each.verdict == "worse" for each in change.figures)
-    compared = {each.figure for each in change.figures}
-    missing = [name for field, (_, name) in _FIGURES.items() if field not in compared]
-    parts += [f"not compared: {' and '.join(missing)}"] if missing else []
     return Entry("; ".join(parts), mark="concern" if worse else None)

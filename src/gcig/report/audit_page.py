@@ -1,196 +1,238 @@
-"""The page of one audit: the verdict, the main figures, the comparison with other models, and decisions."""
+"""The page of one audit: every figure with its interval and its sentence, groups, columns and provenance."""
 
 import math
 from collections.abc import Sequence
 
-from gcig.records import AuditRecord
-from gcig.records.audit import GroupAudit
-from gcig.records.evaluation import describe_degeneracy
-from gcig.records.formatting import counted, describe_suppression, favourable_outcome, limits, number
+from gcig.records import AuditRecord, Interval
+from gcig.records.evaluation import Evaluation, Figure
+from gcig.records.formatting import counted, limits, number
 from gcig.records.limits import CheckResult
 from gcig.records.trade_off import pareto_front
 from gcig.report import charts
 from gcig.report.audit_change import change_section
-from gcig.report.audit_reasons import (
-    columns_section,
-    differences_figure,
-    histogram_figure,
-    reasons_section,
-    stability_section,
-    trust_section,
-)
 from gcig.report.document import (
     Block,
+    Callout,
+    Details,
     FigureBlock,
-    FigureRow,
     KeyFigures,
     Section,
     VerdictBlock,
     caution,
-    explanations,
     page,
 )
-from gcig.report.explanation_page import rows_section
-from gcig.report.summaries import MEASURES, RATES, rate_names, trade_off_figures
-from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry, rows_entry
-from gcig.report.trust import robustness_section
+from gcig.report.tables import Entry, Table, Value, measures_table, rows_entry
+
+_HEADINGS = {
+    "reasons": "Reasons: do they depend on the group?",
+    "outcomes": "Outcomes: do the decisions treat the groups equally?",
+    "utility": "Utility: how good are the predictions?",
+    "trust": "Trust: can the reasons be relied on?",
+}
+_LEAD = ("reason_gap", "reason_gap_varying", "outcome_gap", "gcig", "auc", "accuracy", "r2")
+_CHART_COLUMNS = 12  # columns in a chart; the tables have them all
+_MOST_GROUPS = 12  # with more, figures of each group fold away
 
 
 def audit_page(
-    record: AuditRecord,
-    others: Sequence[AuditRecord] = (),
-    *,
-    check: CheckResult | None = None,
+    record: AuditRecord, others: Sequence[AuditRecord] = (), *, check: CheckResult | None = None
 ) -> str:
     """Return an audit as one HTML page, as `AuditResult.to_html` does."""
-    subject = record.subject
-    names = _unique_names([audit.subject.model_name for audit in (record, *others)])
-    order = [*record.group_names, *names]
-    sections = [
-        *change_section(record.change),
-        *([_models_section(record, others, names)] if others else []),
-        _outcome_section(record, check),
-        reasons_section(record),
-        trust_section(record),
-        *robustness_section(record.robustness, subject.definition, model=subject.model_name, order=order),
-        columns_section(record),
-        stability_section(record),
-        rows_section(record),
-    ]
+    subject, found = record.subject, record.evaluation
     size = f"{counted(subject.n_rows, 'row')}, {counted(subject.n_columns, 'column')}"
     protected = " and ".join(subject.sensitive) or "not named"
-    outcome = favourable_outcome(subject.favourable, subject.positive)
+    kinds = {"binary": "two classes", "classes": f"{len(subject.classes)} classes", "number": "a number"}
+    favourable = f"; favourable: {', '.join(subject.favourable)}" if subject.favourable else ""
     return page(
         f"Audit of {subject.model_name}",
-        sections,
-        subtitle=f"{subject.model_kind}; {size}; "
-        f"protected attribute: {protected}; {outcome}; {subject.created[:10]}",
-        lead=_lead(record, check),
+        [
+            *change_section(record.change),
+            *([_models_section([record, *others])] if others else []),
+            *_second_model(record),
+            *_figure_sections(found),
+            *_attributes_section(found),
+            *_columns_section(found),
+        ],
+        subtitle=f"{subject.model_kind}; predicts {kinds[subject.task]}; {size}; protected attribute: {protected}"
+        f"{favourable}; {subject.created[:10]}",
+        lead=[*_status(found, check), _key_figures(found)],
         foot=record.provenance,
     )
 
 
-def _lead(record: AuditRecord, check: CheckResult | None) -> list[Block]:
-    found, outcome = record.procedural, record.outcome
-    max_gcig, max_eo_gap = (None if check is None else check.limit(each) for each in ("gcig", "eo_gap"))
-    around, own = limits(found.gcig), found.comparable is not None
-    suppressed = len(record.suppressed_cells)
-    figures = [
-        (
-            "GCIG (reasons)",
-            number(found.gcig.value),
-            _hint(
-                "references from the model's training rows" if own else "",
-                f"95 % interval {around}" if around else "",
-                _limit(max_gcig),
-            ),
-        ),
-        (
-            "GCIG, members",
-            number(found.gcig_members.value),
-            _hint("relative to real members", limits(found.gcig_members)),
-        ),
-        (
-            "Above chance",
-            number(found.excess.value),
-            _hint(
-                "references from the audited rows" if own else "",
-                "" if found.comparable is None else f"GCIG is then {number(found.comparable)}",
-                _with_number("chance alone gives {}", found.noise_floor.value),
-            ),
-        ),
-        (
-            "EO gap (decisions)",
-            number(outcome.eo_gap.value),
-            _hint(
-                _with_number("a fair model shows {}", outcome.eo_noise_floor),
-                f"{counted(suppressed, 'cell')} suppressed" if suppressed else "",
-                _limit(max_eo_gap),
-            ),
-        ),
-        (
-            "Four-fifths ratio",
-            number(outcome.selection_rate_ratio.value),
-            MEASURES["selection_rate_ratio"][1],
-        ),
-        ("AUC (ranking)", number(outcome.auc.value), "0.5 is chance, 1 is perfect"),
+def _status(found: Evaluation, check: CheckResult | None) -> list[Block]:
+    """Return the result of the limits, if there are any, and what belongs with the figures."""
+    if check is None:
+        return [Callout("caution", note) for note in found.notes]
+    status = "concern" if check.failed else "clear" if check.passed else "inconclusive"
+    label = {"concern": "Failed", "clear": "Passed", "inconclusive": "Inconclusive"}[status]
+    lines = [f"{line[0].upper()}{line[1:]}." for line in (check.problems or check.reasons)]
+    return [VerdictBlock(status, f"Limits: {label.lower()}", lines, found.notes, label=label)]
+
+
+def _key_figures(found: Evaluation) -> KeyFigures:
+    known = {each.name: each for each in found.figures}
+    shown = [known[name] for name in _LEAD if name in known and not math.isnan(known[name].value)]
+    return KeyFigures([(each.title, number(each.value, each.digits), _hint(each)) for each in shown])
+
+
+def _hint(figure: Figure) -> str:
+    parts = []
+    if around := limits(figure.interval, figure.digits):
+        parts.append(f"95 % interval {around}")
+    if not math.isnan(figure.chance):
+        parts.append(f"chance reaches {number(figure.chance, figure.digits)}")
+    return "; ".join(parts)
+
+
+def _figure_sections(found: Evaluation) -> list[Section]:
+    """Return one section per kind of figure, in which every figure has its line."""
+    sections = []
+    for kind in dict.fromkeys([*_HEADINGS, *(each.section for each in found.figures)]):
+        own = [each for each in found.figures if each.section == kind]
+        defined = [each for each in own if not math.isnan(each.value)]
+        undefined = [each for each in own if math.isnan(each.value) and each.undefined]
+        if not own:
+            continue
+        rows: list[tuple[Value, ...]] = [(each.title, _estimate(each), _reading(each)) for each in defined]
+        blocks: list[Block] = [measures_table(rows, "With 95 % intervals")] if rows else []
+        if kind == "reasons" and found.worst_pair:
+            blocks.append(
+                f"The two groups that are farthest apart: {' and '.join(map(repr, found.worst_pair))}."
+            )
+        if undefined:
+            names = [f"{each.title}: {each.undefined}" for each in undefined]
+            blocks.append(Details(f"Not defined here: {counted(len(undefined), 'figure')}", names))
+        if kind == "outcomes":
+            blocks += _groups(found)
+        sections.append(Section(_HEADINGS.get(kind, kind.capitalize()), blocks))
+    return sections
+
+
+def _estimate(figure: Figure) -> Entry:
+    around = limits(figure.interval, figure.digits)
+    return Entry(number(figure.value, figure.digits), figure.value, around)
+
+
+def _reading(figure: Figure) -> str:
+    parts = [figure.sentence]
+    if not math.isnan(figure.chance):
+        parts.append(f"If groups were drawn by coin, 95 % of values would be below {number(figure.chance)}.")
+    if not math.isnan(figure.p):
+        parts.append(f"p {number(figure.p, 3)}.")
+    return " ".join(parts)
+
+
+def _groups(found: Evaluation) -> list[Block]:
+    """Return the figures of each group as a chart of the rates, and a table."""
+    names = list(found.groups[0].values) if found.groups else []
+    shown = [group for group in found.groups if group.n_rows is not None]
+    rows: list[tuple[Value, ...]] = [
+        (group.group, rows_entry(group.n_rows, found.min_cell), *(group.values[name] for name in names))
+        for group in found.groups
     ]
-    gauge = charts.gauge(found.gcig, found.noise_floor, limit=max_gcig, comparable=found.comparable)
-    hollow = (
-        " The filled mark has references from the model's training rows. The hollow one has references from "
-        "the audited rows, as the range has: compare these two."
-    )
+    table = Table(("group", "rows", *names), rows, "Each group")
+    blocks: list[Block] = []
+    rates = [name for name in ("base_rate", "selection_rate", "tpr", "fpr", "ppv") if name in names]
+    if rates and shown:
+        drawn = {
+            name: {group.group: Interval.of_rate(group.values[name], group.n_rows or 0) for group in shown}
+            for name in rates
+        }
+        chart = charts.group_rates(drawn, order=[group.group for group in found.groups])
+        blocks.append(
+            FigureBlock(chart, "Rates of each group, with 95 % intervals for the rows of the group.")
+        )
+    if len(found.groups) > _MOST_GROUPS:
+        return [*blocks, Details("Each group", [table])]
+    return [*blocks, table, *caution("")]
+
+
+def _attributes_section(found: Evaluation) -> list[Section]:
+    """Return the attributes side by side, if several were crossed."""
+    if not found.by_attribute:
+        return []
+    models = {"crossed": found, **found.by_attribute}
+    names = [each.name for each in found.figures if each.section in ("reasons", "outcomes") and each.better]
+    rows: list[tuple[Value, ...]] = []
+    for name in names:
+        own = [model.figure(name) for model in models.values() if name in model]
+        if len(own) == len(models) and not all(math.isnan(each.value) for each in own):
+            rows.append((own[0].title, *map(_estimate, own)))
     return [
-        _verdict(record, check),
-        KeyFigures(figures),
-        FigureRow(
-            [
-                differences_figure(record),
-                FigureBlock(
-                    gauge,
-                    "How far the reasons depend on the group, with the 95 % interval, and the range that "
-                    "chance alone gives when group labels are shuffled."
-                    f"{hollow if own else ''}",
-                ),
-                histogram_figure(record),
-            ]
-        ),
+        Section(
+            "Attributes: each alone, and crossed",
+            [Table(("figure", *models), rows, "From the same explanations, with 95 % intervals")],
+        )
     ]
 
 
-def _verdict(record: AuditRecord, check: CheckResult | None) -> VerdictBlock:
-    """Return the verdict; limits that are not met come first and determine the status."""
-    verdict = record.verdict
-    if check is None or check.passed:
-        return VerdictBlock(verdict.status, verdict.headline, verdict.findings, verdict.cautions)
-    status, label = ("concern", "Failed") if check.failed else ("inconclusive", "Limits inconclusive")
-    problems = [f"{problem[0].upper()}{problem[1:]}." for problem in check.problems]
-    return VerdictBlock(
-        status, verdict.headline, [*problems, *verdict.findings], verdict.cautions, label=label
-    )
+def _columns_section(found: Evaluation) -> list[Section]:
+    """Return the contributions of the columns, one chart and table per figure."""
+    blocks: list[Block] = []
+    for name, columns in found.columns.items():
+        order = sorted(columns, key=lambda column: -abs(columns[column]))
+        if not order:
+            continue
+        title = name.removesuffix("_columns").replace("_", " ")
+        chart = charts.estimates(
+            order[:_CHART_COLUMNS],
+            [Interval(columns[column]) for column in order[:_CHART_COLUMNS]],
+            title=f"{title} by column",
+            label=title,
+        )
+        rows: list[tuple[Value, ...]] = [(column, columns[column]) for column in order]
+        blocks.append(FigureBlock(chart, f"Contribution of each column to {title}, the largest first."))
+        blocks.append(Details(f"Every column: {title}", [Table(("column", "contribution"), rows)]))
+    return [Section("Columns: where do the reasons differ?", blocks)] if blocks else []
 
 
-def _models_section(record: AuditRecord, others: Sequence[AuditRecord], names: Sequence[str]) -> Section:
-    """Return the trade-off of the model and of others, in figures and a table."""
-    audits = [record, *others]
-    points = [charts.TradeOff.of_audit(audit, name) for name, audit in zip(names, audits, strict=True)]
-    on_front = pareto_front([(math.nan if p.collapsed else p.auc, -p.gcig, -p.eo_gap) for p in points])
-    rows = [
+def _second_model(record: AuditRecord) -> list[Section]:
+    """Return the paired comparison with a second model."""
+    if record.other is None:
+        return []
+    difference = record.evaluation.difference(record.other)
+    rows: list[tuple[Value, ...]] = [
+        (each.title, number(record.evaluation[each.name]), number(record.other[each.name]), _estimate(each))
+        for each in difference.figures
+        if not math.isnan(each.value)
+    ]
+    header = ("figure", "this model", "other model", "difference")
+    note = "Differences are paired: both models were explained on the same people and references."
+    return [
+        Section("Comparison with the other model", [Table(header, rows, "With 95 % intervals", notes=[note])])
+    ]
+
+
+def _models_section(records: Sequence[AuditRecord]) -> Section:
+    """Return the figures of several models side by side."""
+    names = _unique_names([record.subject.model_name for record in records])
+    shared = [
+        each
+        for each in records[0].evaluation.figures
+        if each.name in _LEAD and all(each.name in record.evaluation for record in records)
+    ]
+    signs = [1 if each.better == "higher" else -1 for each in shared]
+    points = [
+        tuple(
+            math.nan if record.evaluation.degenerate else sign * record.evaluation[each.name]
+            for sign, each in zip(signs, shared, strict=True)
+        )
+        for record in records
+    ]
+    on_front = pareto_front(points)
+    rows: list[tuple[Value, ...]] = [
         (
             name,
-            estimate(audit.outcome.auc),
-            estimate(audit.procedural.gcig),
-            audit.procedural.noise_floor.value,
-            estimate(audit.outcome.eo_gap),
-            number_entry(audit.procedural.effective_columns, 1),
-            "excluded" if point.collapsed else "on the front" if on else "dominated",
+            *(_estimate(record.evaluation.figure(each.name)) for each in shared),
+            "excluded" if record.evaluation.degenerate else "on the front" if on else "dominated",
         )
-        for name, audit, point, on in zip(names, audits, points, on_front, strict=True)
+        for name, record, on in zip(names, records, on_front, strict=True)
     ]
-    header = ("model", "AUC", "GCIG", "GCIG by chance", "EO gap", "effective columns", "Pareto front")
+    header = ("model", *(each.title for each in shared), "Pareto front")
     return Section(
-        "Comparison: how do other models do?",
-        [
-            trade_off_figures(
-                points, noise_floor=record.outcome.eo_noise_floor, order=[*record.group_names, *names]
-            ),
-            Table(header, rows, "All models, on the same rows"),
-            *explanations("What is the Pareto front?", "How is the effective number of columns measured?"),
-        ],
+        "Comparison: how do other models do?", [Table(header, rows, "All models, on the same rows")]
     )
-
-
-def _hint(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
-
-
-def _limit(limit: float | None) -> str:
-    return "" if limit is None else f"limit {number(limit)}"
-
-
-def _with_number(words: str, value: float) -> str:
-    """Insert a number into a phrase; return an empty text if the number is undefined."""
-    return words.format(number(value)) if math.isfinite(value) else ""
 
 
 def _unique_names(names: Sequence[str]) -> list[str]:
@@ -201,85 +243,3 @@ def _unique_names(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return out
-
-
-def _outcome_section(record: AuditRecord, check: CheckResult | None) -> Section:
-    """Return the rates and ranking of each group, and the measures over all rows."""
-    shown = [group for group in record.groups if group.n_rows is not None]
-    return Section(
-        "Outcome: do the decisions treat the groups equally?",
-        [
-            *caution(describe_degeneracy(record.outcome.collapsed, record.outcome.decides_alike)),
-            FigureRow([_rates_figure(record, shown), _roc_figure(record, shown)]),
-            _groups_table(record),
-            _measures_table(record, None if check is None else check.limit("eo_gap")),
-            *caution(describe_suppression(record.suppressed_cells, record.min_cell)),
-            *explanations(
-                "What is the EO gap?",
-                "What is the four-fifths ratio?",
-                "What are precision and calibration?",
-                "What are AUC and the ROC curve?",
-                "What does the range after a number mean?",
-                "What is a suppressed group?",
-            ),
-        ],
-    )
-
-
-def _rates_of(record: AuditRecord) -> dict[str, str]:
-    """Return name -> field of the rates; the favourable rate takes the place of the selection rate."""
-    names = rate_names(favours_positive=record.subject.favourable == record.subject.positive)
-    return {name: RATES.get(name, "favourable_rate") for name in names}
-
-
-def _rates_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
-    rates = {
-        name: {group.group: getattr(group, field) for group in groups}
-        for name, field in _rates_of(record).items()
-    }
-    return FigureBlock(
-        charts.group_rates(rates, order=record.group_names),
-        f"The base rate is the share of outcome '{record.subject.positive}' in the data; the other rates "
-        "describe the model's decisions. Lines are 95 % intervals.",
-    )
-
-
-def _roc_figure(record: AuditRecord, groups: list[GroupAudit]) -> FigureBlock:
-    return FigureBlock(
-        charts.roc_curves(
-            {group.group: group.roc for group in groups},
-            operating={group.group: (group.fpr.value, group.tpr.value) for group in groups},
-            order=record.group_names,
-        ),
-        "How well the model ranks within each group. The marks are the model's own decisions; marks that are "
-        "far apart mean different error rates.",
-    )
-
-
-def _groups_table(record: AuditRecord) -> Table:
-    rates = _rates_of(record)
-    header = ("group", "rows", *rates, "calibration", "AUC", "GCIG")
-    fields = (*rates.values(), "calibration", "auc")
-    rows: list[tuple[Value, ...]] = []
-    for group in record.groups:
-        suppressed = group.n_rows is None
-        entries = (Entry("") if suppressed else estimate(getattr(group, field)) for field in fields)
-        gcig = Entry("") if suppressed else group.gcig.value
-        rows.append((group.group, rows_entry(group.n_rows, record.min_cell), *entries, gcig))
-    return Table(header, rows, "Each group, with 95 % intervals")
-
-
-def _measures_table(record: AuditRecord, max_eo_gap: float | None) -> Table:
-    outcome = record.outcome
-    gap = "sum of the next two differences"
-    if math.isfinite(outcome.eo_noise_floor):
-        gap += f"; a fair model with these rates and rows shows {number(outcome.eo_noise_floor)} on average"
-    if max_eo_gap is not None and math.isfinite(max_eo_gap):
-        gap += f"; the limit is {number(max_eo_gap)}"
-    readings = {field: reading for field, (_, reading) in MEASURES.items()} | {"eo_gap": gap}
-    fields = (
-        *("eo_gap", "delta_tpr", "delta_fpr", "eo_worst", "demographic_parity_difference"),
-        *("selection_rate_ratio", "auc", "accuracy", "balanced_accuracy", "f1"),
-    )
-    rows = [(MEASURES[field][0], estimate(getattr(outcome, field)), readings[field]) for field in fields]
-    return measures_table(rows, "All rows together")

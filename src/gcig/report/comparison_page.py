@@ -22,7 +22,7 @@ from gcig.report.document import (
 )
 from gcig.report.summaries import MethodSummary
 from gcig.report.tables import Entry, Mark, Table, Value, estimate, measures_table, number_entry, rows_entry
-from gcig.report.trust import interval_of, methods_trust, models_trust, robustness_section, trust_explanations
+from gcig.report.trust import interval_of, methods_trust, models_trust, trust_explanations
 
 _PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
 # Name -> field of `Evaluation`, and whether a larger (1) or a smaller (-1) value is better.
@@ -255,9 +255,6 @@ def training_page(
                 ],
             ),
             *([Section("Trust: can GCIG be relied on?", trust)] if trust else []),
-            *robustness_section(
-                last.robustness, last.definition, model=label, other=next(iter(evaluations)), order=order
-            ),
             *_columns_section(evaluations, order),
             *_reading_section(columns, notes),
         ],

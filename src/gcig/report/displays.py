@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gcig._validation import check_groups
-from gcig.records import AuditRecord, Evaluation, FoldResult, Interval, Robustness, RobustnessFigure
+from gcig.records import AuditRecord, Evaluation, FoldResult, Interval
 from gcig.records.explanation import RowExplanation
 from gcig.records.formatting import visible
-from gcig.report.audit_reasons import columns_by_share
-from gcig.report.charts import OTHER_NORM, Measure, TradeOff, front_line, is_reversed, reference_name
+from gcig.report.charts import Measure, TradeOff, front_line
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates, summarise
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ _COLOURS = ("#0a67ad", "#c2500f", "#0b7a5c", "#8d4298", "#866700", "#0c7c90", "#
 _MARKERS = ("o", "s", "^", "D", "P", "X", "v")
 _LINES = ("-", "--", ":", "-.")
 _MAX_NAME_LENGTH = 40  # characters; a longer name leaves no room for the axes
-_SHIFT = 0.17  # vertical distance of two models' marks from the middle of their row
 
 
 @dataclass(eq=False)
@@ -67,14 +65,6 @@ class AttributionProfileDisplay(Display):
 
     columns: Sequence[str]
     profiles: Mapping[str, Sequence[float]]
-
-    @classmethod
-    def from_record(cls, record: AuditRecord, *, n_columns: int = 12, ax: Any = None) -> Self:
-        """Draw the columns of an audit with the largest shares."""
-        columns = columns_by_share(record)[:n_columns]
-        groups = list(dict.fromkeys(group for column in columns for group in column.profile))
-        profiles = {group: [column.profile.get(group, np.nan) for column in columns] for group in groups}
-        return cls([column.column for column in columns], profiles).plot(ax)
 
     @classmethod
     def from_explanation(cls, explanation: Any, *, n_columns: int = 12, ax: Any = None) -> Self:
@@ -137,12 +127,6 @@ class DisparityDisplay(Display):
 
     edges: Sequence[float]
     counts: Mapping[str, Sequence[int]]
-
-    @classmethod
-    def from_record(cls, record: AuditRecord, *, ax: Any = None) -> Self:
-        """Draw the histogram of an audit."""
-        found = record.procedural
-        return cls(found.histogram_edges, found.histogram_counts).plot(ax)
 
     @classmethod
     def from_values(
@@ -296,87 +280,6 @@ class ParetoDisplay(Display):
 
 
 @dataclass(eq=False)
-class RobustnessDisplay(Display):
-    """GCIG under several references: does the conclusion depend on the choice?
-
-    Each reference has a row with a filled mark for the model and a hollow one for the other model. A line
-    joins the two; it is dashed if the row orders the models differently from the headline's reference, which
-    is shaded. Figures with another norm are on a different scale and left out.
-
-    Parameters
-    ----------
-    figures : sequence of gcig.records.RobustnessFigure
-        One per reference, the first at the top.
-    model, other : str
-        Names of the two models.
-    headline : str
-        The reference of the headline figure.
-
-    Examples
-    --------
-    >>> from gcig.records import Interval
-    >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
-    >>> RobustnessDisplay([mean], model="FairX", other="plain").plot().ax_.get_xlabel()
-    'GCIG'
-    """
-
-    figures: Sequence[RobustnessFigure]
-    model: str = "this model"
-    other: str = "other model"
-    headline: str = "mean"
-
-    @classmethod
-    def from_record(cls, record: AuditRecord, *, other: str = "other model", ax: Any = None) -> Self:
-        """Draw an audit that was made with ``robustness=True``."""
-        subject = record.subject
-        return cls._of(record.robustness, subject.definition, subject.model_name, other).plot(ax)
-
-    @classmethod
-    def from_evaluation(
-        cls, evaluation: Evaluation, *, model: str = "this model", other: str = "other model", ax: Any = None
-    ) -> Self:
-        """Draw an evaluation that was made with ``robustness=True``."""
-        return cls._of(evaluation.robustness, evaluation.definition, model, other).plot(ax)
-
-    @classmethod
-    def _of(cls, found: Robustness | None, definition: Mapping[str, Any], model: str, other: str) -> Self:
-        if found is None:
-            raise ValueError(
-                "The record has no figures under other references, which are measured only on request. Call "
-                "audit or evaluate with robustness=True."
-            )
-        return cls(found.figures, model, other, str(definition.get("reference", "mean")))
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw on ``ax``, or on a new figure."""
-        rows = [figure for figure in self.figures if figure.reference != OTHER_NORM]
-        ax = _axes_of(ax, height=1.2 + 0.42 * max(len(rows), 3))
-        paired = any(math.isfinite(figure.other.value) for figure in rows)
-        models = [(self.model, [f.gcig for f in rows]), (self.other, [f.other for f in rows])]
-        shift = _SHIFT if paired else 0.0
-        for i, figure in enumerate(rows):
-            if figure.reference == self.headline:
-                ax.axhspan(i - 0.5, i + 0.5, color="0.93", zorder=0)
-            style = (
-                {"color": _colour(1), "linestyle": "--"}
-                if is_reversed(figure, rows, self.headline)
-                else {"color": "0.5"}
-            )
-            ends = [figure.gcig.value, figure.other.value]
-            ax.plot(ends, [i - shift, i + shift], linewidth=1, zorder=1, **style)
-        for k, (name, intervals) in enumerate(models if paired else models[:1]):
-            places = np.arange(len(rows)) + (2 * k - 1) * shift
-            face = {"markerfacecolor": "white"} if k else {}
-            _draw_intervals(ax, intervals, places, name, zorder=2, **_mark(k), **face)
-        ax.set_ylim(-0.5, max(len(rows), 1) - 0.5)
-        ax.set_xlim(left=0)
-        names = [reference_name(figure.reference, self.headline) for figure in rows]
-        return self._finish(
-            ax, "GCIG", names, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False
-        )
-
-
-@dataclass(eq=False)
 class GroupRatesDisplay(Display):
     """Base rate, selection rate, true and false positive rate and precision of every group.
 
@@ -389,12 +292,6 @@ class GroupRatesDisplay(Display):
     """
 
     rates: Mapping[str, Mapping[str, Interval]]
-
-    @classmethod
-    def from_record(cls, record: AuditRecord, *, ax: Any = None) -> Self:
-        """Draw the groups of an audit."""
-        groups = [group for group in record.groups if group.n_rows is not None]
-        return cls({name: {g.group: getattr(g, f) for g in groups} for name, f in RATES.items()}).plot(ax)
 
     @classmethod
     def from_evaluation(cls, evaluation: Evaluation, *, ax: Any = None) -> Self:

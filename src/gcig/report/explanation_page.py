@@ -4,10 +4,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from gcig.records import AuditRecord
-from gcig.records.audit import LISTED_ROWS, RowAudit
 from gcig.records.explanation import HIDDEN, ExplanationRecord, RowExplanation
-from gcig.records.formatting import count, counted, favourable_outcome, number, percent, signed
+from gcig.records.formatting import favourable_outcome, number, percent, signed
 from gcig.report import charts
 from gcig.report.document import (
     Block,
@@ -103,82 +101,6 @@ def _reading(record: ExplanationRecord) -> str:
         "member to this row. If the reasons did not depend on the group, all waterfalls would have bars of "
         f"the same proportions.{more}"
     )
-
-
-def rows_section(record: AuditRecord) -> Section:
-    """Return the rows with the largest disparity as positions, with explanations if the record has them."""
-    rows = record.procedural.rows
-    heading = "Rows: where do the reasons differ most?"
-    if not rows:
-        return Section(heading, [Callout("note", "No rows were listed.")])
-    blocks: list[Block] = [
-        "Rows are numbered by their position in the audited table, from 0.",
-        _largest_table(rows[:LISTED_ROWS]),
-    ]
-    views = [
-        _view(_key(row), row.explanation, record.group_names, draw_neighbours=False)
-        for row in rows
-        if row.explanation is not None
-    ]
-    if views:
-        blocks += [_PRIVACY, _choosing(record), RowExplorer(views)]
-    else:
-        adding = "include_rows=True (gcig audit --include-rows) adds them"
-        blocks.append(Callout("note", f"Reasons of single rows are not part of this audit; {adding}."))
-    return Section(heading, blocks)
-
-
-def _choosing(record: AuditRecord) -> str:
-    """Say which rows a reader can choose, how to see others, and what is shown of each."""
-    described = [row.explanation for row in record.procedural.rows if row.explanation is not None]
-    total = record.subject.n_rows
-    sample = ", which come first, and an even sample of the others" if len(described) > LISTED_ROWS else ""
-    which = (
-        "Choose any audited row, the most affected first, or find one by its identifier."
-        if len(described) >= total
-        else f"Choose one of {count(len(described))} of the {counted(total, 'audited row')}, or find one by "
-        f"its identifier. These are the most affected rows{sample}; gcig explain shows any other row "
-        "(--id or --row)."
-    )
-    hidden = described[0].hidden
-    withheld = f" {_hidden_note(hidden)} include_protected=True shows them." if hidden else ""
-    n_near = sum(bool(row.neighbours) for row in described)
-    below = "it" if n_near == len(described) else f"the {counted(n_near, 'most affected row')}"
-    near = (
-        f" Below {below} are the nearest people of each group with a favourable and with an unfavourable "
-        f"decision; gcig explain draws their waterfalls. {_DISTANCE}"
-        if n_near
-        else ""
-    )
-    return (
-        f"{which} Each waterfall leads from the typical member of a group who has the same outcome to the "
-        f"row: every bar is the amount (in logits) by which a column moves the score.{withheld}{near}"
-    )
-
-
-def _key(row: RowAudit) -> str:
-    return f"row-{row.position}"
-
-
-def _largest_table(rows: tuple[RowAudit, ...]) -> Table:
-    described = any(row.explanation is not None for row in rows)
-    grouped = any(row.explanation is not None and row.explanation.group is not None for row in rows)
-    header: tuple[str, ...] = ("row", "disparity")
-    header += ("identifier", "outcome", "decision", "score") if described else ()
-    header += ("group",) if grouped else ()
-    entries: list[tuple[Value, ...]] = []
-    for row in rows:
-        found = row.explanation
-        entry: tuple[Value, ...] = (
-            Entry(str(row.position), float(row.position), target=_key(row) if found else ""),
-            row.disparity,
-        )
-        if described:
-            entry += (found.row, found.label, found.decision, found.score) if found else ("", "", "", None)
-        if grouped:
-            entry += ((found.group or "") if found else "",)
-        entries.append(entry)
-    return Table(header, entries, "Rows with the largest disparity")
 
 
 def _view(key: str, row: RowExplanation, order: Sequence[str], *, draw_neighbours: bool = True) -> RowView:

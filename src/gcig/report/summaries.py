@@ -8,7 +8,7 @@ from statistics import fmean
 from gcig.records import Evaluation, FoldResult, GroupRates, Interval
 from gcig.records.audit import SMALLEST_CELL
 from gcig.records.evaluation import is_ranked
-from gcig.records.formatting import limits, number
+from gcig.records.formatting import number
 from gcig.records.trade_off import pareto_front
 from gcig.records.trust import TRUST_NUMBERS
 from gcig.report import charts
@@ -38,7 +38,14 @@ MEASURES = {
     "delta_fpr": ("Difference in false positive rates", _DIFFERENCE),
     "demographic_parity_difference": ("Difference in selection rates", _DIFFERENCE),
     "selection_rate_ratio": ("Four-fifths ratio", "lowest divided by highest rate of favourable decisions"),
-    "gcig": ("GCIG", "how far the reasons depend on the group"),
+    "reason_gap": ("Reason gap", "how far the reasons depend on the group; about 0 for groups drawn by coin"),
+    "reason_gap_varying": (
+        "Reason gap, varying part",
+        "columns that weigh differently for people who are alike",
+    ),
+    "outcome_gap": ("Outcome gap", "how far decisions depend on the group among people with one outcome"),
+    "r2": ("R2", "share of the variance that is predicted"),
+    "gcig": ("GCIG", "the paper's formula; it falls as well if explanations grow and cancel"),
     "gcig_l2": ("GCIG, normalised by l2", "on a different scale from GCIG"),
     "gcig_encoded": ("GCIG on encoded columns", "each category is a column, centred within its variable"),
     "gcig_raw": (
@@ -50,6 +57,7 @@ _READING = (
     "The dashed line joins the models on the Pareto front of the two numbers; hollow marks are models that "
     "collapsed or decide everyone alike."
 )
+_LARGER_REASONS = 1.25  # explanations that grew by more lower GCIG by cancelling
 _LARGE_NOISE_SHARE = 0.25  # a noise floor above this share of the EO gap deserves a caution
 
 
@@ -85,7 +93,7 @@ class MethodSummary:
 
     def values(self, measure: str) -> list[float]:
         """Return the defined values of a measure, one per fold."""
-        found = [float(getattr(evaluation, measure)) for evaluation in self.evaluations]
+        found = [float(each[measure]) for each in self.evaluations if measure in each]
         return [value for value in found if not math.isnan(value)]
 
     def mean(self, measure: str) -> float:
@@ -94,9 +102,14 @@ class MethodSummary:
         return fmean(values) if values else math.nan
 
     def interval(self, measure: str) -> Interval:
-        """Return the mean of a measure; that of GCIG relative to members has limits."""
-        ends = ("low", "high") if measure == "gcig_members" else ()
-        return Interval(self.mean(measure), *(self.mean(f"{measure}_{end}") for end in ends))
+        """Return the mean of a measure, with the means of its limits."""
+        return Interval(self.mean(measure), *(self.mean(f"{measure}_{end}") for end in ("low", "high")))
+
+    @property
+    def main_measure(self) -> str:
+        """The measure of quality: AUC of two classes, accuracy of several, R2 of numbers."""
+        task = self.evaluations[0].task if self.evaluations else "binary"
+        return {"classes": "accuracy", "number": "r2"}.get(task, "auc")
 
     def rank_value(self, measure: str) -> float:
         """Return the mean by which the method is ranked, NaN if it has no rank in this measure."""
@@ -178,7 +191,7 @@ def group_sizes(evaluations: Sequence[Evaluation]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for evaluation in evaluations:
         for rates in evaluation.groups:
-            sizes[rates.group] = sizes.get(rates.group, 0) + rates.n_rows
+            sizes[rates.group] = sizes.get(rates.group, 0) + (rates.n_rows or 0)
     return sizes
 
 
@@ -200,7 +213,7 @@ def pooled_rate(parts: Sequence[GroupRates], field: str, min_cell: int = SMALLES
 def _n_rows(rates: GroupRates, field: str) -> float:
     """Return the denominator of a group's rate."""
     share = {"tpr": rates.base_rate, "fpr": 1 - rates.base_rate, "ppv": rates.selection_rate}.get(field, 1.0)
-    return 0.0 if math.isnan(share) else float(round(rates.n_rows * share))
+    return 0.0 if math.isnan(share) else float(round((rates.n_rows or 0) * share))
 
 
 def describe_trade_off(plain: MethodSummary, fair: MethodSummary) -> tuple[str, list[str], list[str]]:
@@ -213,67 +226,64 @@ def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
         return f"{fair.label} has collapsed: it hardly distinguishes the outcomes, and low gaps mean little."
     if fair.degenerate:
         return f"{fair.label} decides everyone alike: low gaps mean little. Choose another threshold."
-    old, new = plain.mean("gcig"), fair.mean("gcig")
-    if math.isnan(old + new):
-        return f"GCIG is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
-    if new >= old:
-        return f"{fair.label} does not make the reasons depend less on the group than {plain.label} does."
-    cost = round(plain.mean("auc"), 3) - round(fair.mean("auc"), 3)
-    price = f"at a cost of {number(cost)} in AUC" if cost > 5e-4 else "at no cost in AUC"
-    if new > 0 and f"{old / new:.1f}" == "1.0":
-        return f"{fair.label} hardly changes how much the reasons depend on the group, {price}."
-    times = f"{old / new:.1f} times less" if new > 0 else "no longer"
-    claim = f"{fair.label} makes the reasons depend {times} on the group"
-    before, after = (each.interval("gcig_members") for each in (plain, fair))
-    if overlap(before, after):
-        certainty = "relative to their members, the change is not certain"
-        return f"{claim} relative to the groups' means, {price}; {certainty}."
-    if math.isnan(before.value) or not after.value > 0:
-        return f"{claim}, {price}."
-    if after.value >= before.value:
-        return f"{claim} relative to the groups' means, but not relative to their members, {price}."
-    ratio = f"{before.value / after.value:.1f}"
-    if ratio == "1.0":
-        return f"{claim} relative to the groups' means, but hardly relative to their members, {price}."
-    return f"{claim} ({ratio} times relative to members), {price}."
+    before, after = (each.interval("reason_gap") for each in (plain, fair))
+    if math.isnan(before.value + after.value):
+        return f"The reason gap is undefined for {plain.label} or {fair.label}, so their reasons cannot be compared."
+    name = fair.main_measure
+    cost = round(plain.mean(name), 3) - round(fair.mean(name), 3)
+    title = MEASURES.get(name, (name, ""))[0]
+    price = f"at a cost of {number(cost)} in {title}" if cost > 5e-4 else f"at no cost in {title}"
+    if not _surely_lower(plain, fair):
+        return f"It is not certain that {fair.label} makes the reasons depend less on the group, {price}."
+    if before.low > 0 and after.low > 0:
+        times = f"{before.value / after.value:.1f} times less"
+    else:
+        times = "less"
+    return f"{fair.label} makes the reasons depend {times} on the group, {price}."
+
+
+def _surely_lower(plain: MethodSummary, fair: MethodSummary) -> bool:
+    """Return whether the reason gap is lower with certainty: by the paired difference, if there is one."""
+    before, after = (each.interval("reason_gap") for each in (plain, fair))
+    if len(plain.evaluations) == len(fair.evaluations) == 1:
+        first, second = plain.evaluations[0], fair.evaluations[0]
+        if first.sample and first.sample == second.sample:
+            return first.difference(second).figure("reason_gap").low > 0
+    return after.value < before.value and not overlap(before, after)
 
 
 def _findings(plain: MethodSummary, fair: MethodSummary) -> list[str]:
     def change(measure: str) -> str:
         return _change(plain.mean(measure), fair.mean(measure))
 
-    members = ""
-    if not math.isnan(plain.mean("gcig_members") + fair.mean("gcig_members")):
-        members = f"; relative to members it {change('gcig_members')}"
+    lines = [
+        f"Reasons: the reason gap {change('reason_gap')}, its varying part {change('reason_gap_varying')}."
+    ]
+    if not math.isnan(plain.mean("gcig") + fair.mean("gcig")):
+        lines.append(f"GCIG, the paper's formula, {change('gcig')}.")
+    name = fair.main_measure
     return [
-        f"Reasons: GCIG {change('gcig')}{members}.",
-        f"Decisions: the EO gap {change('eo_gap')}.",
-        f"Ranking: AUC {change('auc')}.",
+        *lines,
+        f"Decisions: the outcome gap {change('outcome_gap')}.",
+        f"Quality: {MEASURES.get(name, (name, ''))[0]} {change(name)}.",
     ]
 
 
 def _cautions(plain: MethodSummary, fair: MethodSummary) -> list[str]:
     cautions = []
     floor = fair.mean("eo_noise_floor")
-    if floor >= _LARGE_NOISE_SHARE * fair.mean("eo_gap"):
+    if floor >= _LARGE_NOISE_SHARE * fair.mean("outcome_gap"):
         cautions.append(
-            f"With this few rows, even an exactly fair model shows an EO gap of {number(floor)} on average: "
+            f"With this few rows, even an exactly fair model shows an outcome gap of {number(floor)} on average: "
             "differences of that size mean little."
         )
-    members = [each.interval("gcig_members") for each in (plain, fair)]
-    uncertain = overlap(*members)
-    if uncertain:
-        before, after = map(limits, members)
-        what = "the lower GCIG holds" if fair.mean("gcig") < plain.mean("gcig") else "the reasons changed"
+    before, after = plain.mean("reason_size"), fair.mean("reason_size")
+    if after > _LARGER_REASONS * before and fair.mean("gcig") < plain.mean("gcig"):
         cautions.append(
-            f"With this few rows, GCIG relative to members is uncertain ({before} before, {after} after): it "
-            f"does not show whether {what} relative to real people."
+            f"The size of reasons rises from {number(before)} to {number(after)}: GCIG fell because explanations "
+            "grew and cancel."
         )
-    changes = (
-        item.describe_change(plain.mean(item.field), fair.mean(item.field))
-        for item in TRUST_NUMBERS
-        if not (uncertain and item.field == "gcig_members")
-    )
+    changes = (item.describe_change(plain.mean(item.field), fair.mean(item.field)) for item in TRUST_NUMBERS)
     return [*cautions, *(change for change in changes if change)]
 
 

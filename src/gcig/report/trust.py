@@ -1,28 +1,20 @@
-"""Sections on whether GCIG can be relied on: the numbers alongside it, and GCIG under several references."""
+"""Whether GCIG can be relied on: the numbers alongside it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from gcig.records import Evaluation, Interval, Robustness
-from gcig.records.audit import GcigAudit
-from gcig.records.formatting import limits, number
+from gcig.records import Evaluation, Interval
+from gcig.records.formatting import limits
 from gcig.records.trust import TRUST_NUMBERS, TrustNumber
-from gcig.report import charts
-from gcig.report.document import Block, Callout, FigureBlock, Section, explanations
+from gcig.report.document import Block, explanations
 from gcig.report.summaries import MethodSummary, overlap
-from gcig.report.tables import Entry, Table, Value, estimate, measures_table, number_entry
+from gcig.report.tables import Entry, Table, Value, measures_table
 
 _CAPTION = "What GCIG alone does not show"
-_PAIRED_NOTE = "Intervals cover the choice of rows, with the references as they are."
-_SINGLE_NOTE = (
-    "The headline has its own interval and noise floor. For the other references, intervals cover the choice "
-    "of rows, and noise is GCIG between two halves of the same group."
-)
 
 
-def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
+def models_trust(models: Mapping[str, Evaluation]) -> list[Block]:
     """Return a table of the trust numbers of one model, or of a plain network and other models.
 
     Entries that cast doubt on GCIG are marked: by themselves, or compared with the first model. A number that
@@ -35,7 +27,6 @@ def models_trust(models: Mapping[str, Evaluation | GcigAudit]) -> list[Block]:
         why = next((why for m in models.values() if (why := m.undefined.get(item.field))), "")
         if any(not math.isnan(interval.value) for interval in found):
             rows.append((item.name, *entries, item.reading))
-            rows += _members_noise(models) if item.field == "gcig_members" else []
         elif why:
             rows.append((item.name, *entries, why))
     if not rows:
@@ -83,12 +74,9 @@ def _worse(item: TrustNumber, before: Interval, after: Interval) -> bool:
     return not overlap(before, after) and bool(item.describe_change(before.value, after.value))
 
 
-def interval_of(found: Evaluation | GcigAudit, field: str) -> Interval:
+def interval_of(found: Evaluation, field: str) -> Interval:
     """Return a figure with its interval, which only some figures have."""
-    value = getattr(found, field)
-    if isinstance(value, Interval):
-        return value
-    return Interval(value, *(getattr(found, f"{field}_{end}", math.nan) for end in ("low", "high")))
+    return found.figure(field).interval if field in found else Interval(math.nan)
 
 
 def _entry(interval: Interval, item: TrustNumber, first: Interval) -> Entry:
@@ -98,87 +86,5 @@ def _entry(interval: Interval, item: TrustNumber, first: Interval) -> Entry:
     return Entry(item.shown(interval.value), interval.value, around, mark="concern" if is_bad else None)
 
 
-def _members_noise(models: Mapping[str, Evaluation | GcigAudit]) -> list[tuple[Value, ...]]:
-    noise = [model.members_noise for model in models.values()]
-    if all(math.isnan(value) for value in noise):
-        return []
-    reading = "Distance between two halves of the same members, already removed from the number above."
-    return [("Noise of the members", *(Entry(number(value), value) for value in noise), reading)]
-
-
 def _in_sentence(name: str) -> str:
     return name if name.startswith("GCIG") else name[0].lower() + name[1:]
-
-
-def robustness_section(
-    found: Robustness | None,
-    definition: Mapping[str, Any],
-    *,
-    model: str,
-    other: str = "other model",
-    order: Sequence[str] = (),
-) -> list[Section]:
-    """Return the verdict, a chart and a table of GCIG under every reference; nothing without a record.
-
-    ``definition`` names the reference of the headline figure; ``order`` lists all groups and models of the
-    page.
-    """
-    if found is None:
-        return []
-    figures, headline = found.figures, str(definition.get("reference", "mean"))
-    paired = any(math.isfinite(figure.other.value) for figure in figures)
-    rows: list[tuple[Value, ...]] = []
-    any_reversed = False
-    for figure in figures:
-        is_reversed = charts.is_reversed(figure, figures, headline)
-        any_reversed |= is_reversed
-        gcig = replace(estimate(figure.gcig), mark="concern" if is_reversed else None)
-        second = estimate(figure.other) if paired else _noise(figure.noise)
-        rows.append((charts.reference_name(figure.reference, headline), gcig, second, figure.description))
-    names = (model, other) if paired else ("GCIG", "noise")
-    header = ("reference", *names, "what a row is compared with")
-    return [
-        Section(
-            "Robustness: does the conclusion depend on the reference?",
-            [
-                Callout("good" if found.agrees else "concern", found.verdict),
-                FigureBlock(
-                    charts.robustness(figures, model=model, other=other, headline=headline, order=order),
-                    _caption(paired, any_reversed),
-                ),
-                Table(
-                    header,
-                    rows,
-                    "GCIG under every reference",
-                    notes=[_PAIRED_NOTE if paired else _SINGLE_NOTE],
-                    sortable=False,
-                    prose=True,
-                ),
-                *explanations("Which references are compared?"),
-            ],
-        )
-    ]
-
-
-def _noise(noise: float) -> Entry:
-    """Return the noise of a figure; 0 means that the noise was removed from the estimate."""
-    return number_entry(noise, 3) if noise else Entry("none", 0.0)
-
-
-def _caption(paired: bool, any_reversed: bool) -> str:
-    """Return the caption that explains the chart."""
-    if not paired:
-        return (
-            "GCIG relative to each kind of reference, with 95 % intervals. Grey bars show the value measured "
-            "if the groups do not differ. The shaded row is the headline's; the dashed line marks its value."
-        )
-    order = (
-        "Dashed lines lean the other way: these references reverse the order of the two models, though not "
-        "with certainty if the intervals overlap."
-        if any_reversed
-        else "All lines lean the same way: every reference gives the same order of the two models."
-    )
-    return (
-        "GCIG relative to each kind of reference, with 95 % intervals. The shaded row is the headline's. "
-        f"{order}"
-    )

@@ -7,13 +7,13 @@ The student learns the teacher's predictions not only at training rows, but also
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gcig.core.modules import evaluating
 from gcig.core.references import Members
+from gcig.core.rows import Rows as Rows
 from gcig.core.task import Task, as_outputs
 from gcig.training.objective import Explaining, MiniBatch
 
@@ -26,28 +26,6 @@ def all_outputs(network: nn.Module, inputs: Tensor) -> Tensor:
     with evaluating(network):
         parts = [as_outputs(network(part), len(part)) for part in inputs.split(_ROWS_AT_ONCE)]
     return torch.cat(parts)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows with labels, groups and weights: the one container from the encoder to the last figure."""
-
-    inputs: Tensor  # (n, ...)
-    labels: Tensor  # (n,) codes of classes, or numbers
-    groups: Tensor  # (n,) codes
-    weights: Tensor | None = None  # (n,), with mean one
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, rows: "Tensor | slice") -> "Rows":
-        weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.inputs[rows], self.labels[rows], self.groups[rows], weights)
-
-    def to(self, device: torch.device | str) -> "Rows":
-        """Return the rows on another device."""
-        weights = None if self.weights is None else self.weights.to(device)
-        return Rows(self.inputs.to(device), self.labels.to(device), self.groups.to(device), weights)
 
 
 class StudentBatches:

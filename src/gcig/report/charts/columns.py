@@ -83,53 +83,6 @@ def estimates(
     return _rows(names, numbers, draw, title, label, texts, rules=svg.finite([reference]))
 
 
-def difference_boxes(
-    names: Sequence[str], quantiles: Sequence[Sequence[float]], *, sides: tuple[str, str] | None = None
-) -> Markup:
-    """Draw the distribution over rows of the difference between the groups, one box per column.
-
-    ``quantiles`` are those at 5, 25, 50, 75 and 95 %. With two groups, ``sides`` names the one to the left of
-    zero and the one to the right; with more groups, the difference has no direction.
-
-    >>> difference_boxes(["age"], [(-0.1, 0.0, 0.1, 0.2, 0.4)], sides=("men", "women")).count("<rect")
-    1
-    """
-    drawn = [q for q in quantiles if len(q) == 5 and len(svg.finite(q)) == 5]
-
-    def draw(i: int, scale: svg.Scale, y: float) -> Markup:
-        name, found = names[i], quantiles[i]
-        if found not in drawn:
-            return svg.NOTHING
-        low, first, middle, third, high = (scale(v) for v in found)
-        half = f"half of the rows {number(found[1])} to {number(found[3])}"
-        tooltip = f"{name}: median {number(found[2])}, {half}"
-        box = svg.bar(first, max(third, first + 1), y, tooltip, fill="currentColor", opacity=0.45)
-        line = svg.vertical(middle, y - 8, y + 8, stroke="currentColor", stroke_width=2.4)
-        return svg.element("g", svg.whisker(low, high, y), box, line, class_="plain")
-
-    above = svg.NOTHING
-    if sides:
-        room = (svg.WIDTH - svg.LABELS - 40) / 2
-        above = svg.join(
-            svg.text(f"\u2190 {svg.fitted(sides[0], room)}", _LEFT, 12, class_="label"),
-            svg.text(f"{svg.fitted(sides[1], room)} \u2192", _RIGHT, 12, anchor="end", class_="label"),
-        )
-    return _rows(
-        names,
-        svg.finite(v for q in drawn for v in q),
-        draw,
-        "Difference of the reasons, per column",
-        "difference of the normalised attributions",
-        [
-            f"{name} {number(q[2])} ({number(q[0])} to {number(q[4])})"
-            for name, q in zip(names, quantiles, strict=True)
-            if q in drawn
-        ],
-        above=above,
-        top=26.0 if sides else 6.0,
-    )
-
-
 def _rows(
     names: Sequence[str],
     values: Sequence[float],

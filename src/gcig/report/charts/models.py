@@ -7,13 +7,12 @@ from typing import Literal, TypeAlias
 
 from markupsafe import Markup
 
-from gcig.records import AuditRecord, RobustnessFigure
-from gcig.records.formatting import estimate, number
+from gcig.records import AuditRecord
+from gcig.records.formatting import number
 from gcig.records.trade_off import pareto_front
 from gcig.report.charts import drawing as svg
 
 Measure: TypeAlias = Literal["GCIG", "EO gap"]
-OTHER_NORM = "mean, l2"  # on a different scale from the other figures
 _PANEL = 210.0  # height of a panel of the trade-off
 _CURVES = 220.0  # height of a panel with curves
 _LEFT, _RIGHT = 52.0, svg.WIDTH - 14  # the ends of the axis below a trade-off or curves
@@ -60,14 +59,8 @@ class TradeOff:
     @classmethod
     def of_audit(cls, record: AuditRecord, series: str) -> "TradeOff":
         """Return the mark of an audited model."""
-        outcome = record.outcome
-        return cls(
-            series,
-            outcome.auc.value,
-            record.procedural.gcig.value,
-            outcome.eo_gap.value,
-            collapsed=outcome.collapsed or outcome.decides_alike,
-        )
+        found = record.evaluation
+        return cls(series, found.auc, found.gcig, found.eo_gap, collapsed=found.degenerate)
 
 
 def front_line(points: Sequence[TradeOff], measure: Measure) -> list[tuple[float, float]]:
@@ -208,111 +201,6 @@ def _floor(x: svg.Scale, floor: float | None, top: float, bottom: float) -> Mark
         svg.element("rect", x=x(x.low), y=top, width=width, height=bottom - top, class_="wash"),
         svg.text("chance", x(x.low) + 4, bottom - 8, class_="label"),
     )
-
-
-def reference_name(reference: str, headline: str = "mean") -> str:
-    """Return the name of a reference, with a remark if the headline figure uses it."""
-    return f"{reference} (headline)" if reference == headline else reference
-
-
-def is_reversed(
-    figure: RobustnessFigure, figures: Sequence[RobustnessFigure], headline: str = "mean"
-) -> bool:
-    """Return whether a reference orders the two models differently from the headline's reference.
-
-    >>> from gcig.records import Interval
-    >>> mean = RobustnessFigure("mean", Interval(0.05), Interval(0.2), "")
-    >>> members = RobustnessFigure("members", Interval(0.3), Interval(0.2), "")
-    >>> is_reversed(members, [mean, members])
-    True
-    """
-    base = next((f for f in figures if f.reference == headline), figure)
-    return (base.gcig.value - base.other.value) * (figure.gcig.value - figure.other.value) < 0
-
-
-def robustness(
-    figures: Sequence[RobustnessFigure],
-    *,
-    model: str = "this model",
-    other: str = "other model",
-    headline: str = "mean",
-    order: Sequence[str] = (),
-) -> Markup:
-    """Draw one row per reference: a filled mark for the model and a hollow one for the other, with intervals.
-
-    A line joins the two models of a row; it is dashed and coloured if the row orders them differently from
-    the reference ``headline``. With a single model, a grey bar shows the noise of each row, and a dashed line
-    marks the headline's value. Figures with another norm have a separate axis. ``order`` as in `Marks`.
-    """
-    title = "GCIG under several references"
-    drawn = [f for f in figures if svg.finite((f.gcig.value, f.other.value))]
-    if not drawn:
-        return svg.empty_chart(title)
-    names = [model, other] if any(math.isfinite(f.other.value) for f in drawn) else [model]
-    marks = svg.Marks(names, order)
-    top = marks.height + 8
-    parts = [marks.legend(hollow=(1,))]
-    scales = {"GCIG (lower is fairer)": False, "GCIG, normalised by l2: another scale": True}
-    for label, other_norm in scales.items():
-        rows = [f for f in drawn if (f.reference == OTHER_NORM) is other_norm]
-        if rows:
-            bottom = top + len(rows) * (_LINE if len(names) == 1 else _PAIR_LINE)
-            turned = [is_reversed(f, figures, headline) for f in rows]
-            parts.append(_references(rows, turned, marks, headline, label, top, bottom))
-            top = bottom + 48
-    description = "; ".join(
-        f"{reference_name(f.reference, headline)}: "
-        + ", ".join(f"{name} {estimate(i)}" for name, i in zip(names, (f.gcig, f.other), strict=False))
-        for f in drawn
-    )
-    return svg.chart(top - 8, *parts, title=title, description=description)
-
-
-def _references(
-    figures: Sequence[RobustnessFigure],
-    turned: Sequence[bool],
-    marks: svg.Marks,
-    headline: str,
-    label: str,
-    top: float,
-    bottom: float,
-) -> Markup:
-    """Draw references on a common axis; ``turned`` flags those that reverse the order of the models."""
-    paired, height = len(marks.names) > 1, (bottom - top) / len(figures)
-    values = svg.interval_values(*(i for f in figures for i in (f.gcig, f.other)))
-    noise = [] if paired else [f.noise for f in figures]
-    x = svg.scale_for([*values, *noise], svg.LABELS + 10, svg.WIDTH - 14, include=[0.0], margin=0.08)
-    behind, rows = [], []
-    for k, figure in enumerate(figures):
-        y, name = top + height * (k + 0.5), reference_name(figure.reference, headline)
-        is_headline = figure.reference == headline
-        if is_headline:
-            place = {"x": 4.0, "y": y - height / 2, "width": svg.WIDTH - 14, "height": height}
-            behind.append(svg.element("rect", **place, class_="wash"))
-        if is_headline and not paired and math.isfinite(figure.gcig.value):
-            dashed = {"class_": "axis", "stroke_dasharray": "4 3"}
-            behind.append(svg.vertical(x(figure.gcig.value), top, bottom, **dashed))
-        rows.append(svg.label_line(name, y, margin=0.0, class_="strong" if is_headline else None))
-        if not paired and math.isfinite(figure.noise):
-            tooltip = f"noise: {number(figure.noise)}"
-            rows.append(svg.bar(x(0.0), x(figure.noise), y, tooltip, class_="noise"))
-        shift = _SHIFT if paired else 0.0
-        pair = [(figure.gcig, y - shift), (figure.other, y + shift)]
-        if all(math.isfinite(i.value) for i, _ in pair):
-            rows.append(_connector([(x(i.value), at) for i, at in pair], turned[k]))
-        for model, (found, at) in zip(marks.names, pair, strict=False):
-            style = {"hollow": at > y, "size": 5.0, "label": f"{model}, {name}: {estimate(found)}"}
-            rows.append(marks.estimate(model, found, x, at, **style))
-    return svg.join(*behind, svg.x_axis(x, top, bottom, label), *rows)
-
-
-def _connector(ends: Sequence[tuple[float, float]], is_reversed: bool) -> Markup:
-    (x1, y1), (x2, y2) = ends
-    place = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    if not is_reversed:
-        return svg.element("line", **place, class_="axis")
-    line = svg.element("line", **place, stroke="currentColor", stroke_width=2.0, stroke_dasharray="4 3")
-    return svg.element("g", line, class_="limit")
 
 
 @dataclass(frozen=True)

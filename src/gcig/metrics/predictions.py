@@ -1,4 +1,4 @@
-"""Utility and outcome fairness of predictions: everything that needs no model, from sums over rows.
+"""Measures of predictions without their model.
 
 Every public measure of decisions has the form ``f(y_true, y_pred, *, sensitive_features, sample_weight=None,
 min_cell=1)``. The rate of a (label, group) cell without rows is NaN, and so is a difference that needs it; a
@@ -14,21 +14,29 @@ from numpy.typing import ArrayLike
 
 from gcig._arrays import Codes, Floats, Rows
 from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
-from gcig.adapters import Outputs
-from gcig.metrics.ranking import Ranking, ScoreCounts
-from gcig.metrics.rates import (
-    Aggregate,
-    Confusion,
-    base_rates,
+from gcig.adapters import AdaptedModel
+from gcig.core.task import Task
+from gcig.metrics import outcomes
+from gcig.metrics.checked import MOST_CLASSES, MeasureOptions, make_task
+from gcig.metrics.measure import Estimate, Measure, select_measures
+from gcig.metrics.outcomes import (
+    base_rate,
+    eo_worst,
+    fpr,
+    group_selection_rate,
     noise_floor,
-    precisions,
-    quotient,
-    selection_rates,
+    outcome_gap,
+    ppv,
+    tpr,
+    warn_if_undefined,
 )
-from gcig.metrics.sample import check_binary
+from gcig.metrics.partial import Partial
+from gcig.metrics.plan import Plan
+from gcig.metrics.rates import Aggregate
+from gcig.metrics.samples import Sample, row_keys
+from gcig.metrics.sums import Counts, blocks_of, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
-from gcig.records.evaluation import has_collapsed
 
 
 def equalized_odds_gap(
@@ -42,7 +50,9 @@ def equalized_odds_gap(
 ) -> float:
     """Compute the equalized odds gap: the differences in TPR and in FPR between the groups.
 
-    For more than two groups each difference is the largest minus the smallest rate.
+    For more than two groups each difference is the largest minus the smallest rate. For K > 2 classes it is
+    2 / K times the sum over labels of the largest total-variation distance between two groups' rows of the
+    confusion matrix, which for two classes is the same.
 
     Parameters
     ----------
@@ -63,8 +73,12 @@ def equalized_odds_gap(
     0.5
     """
     _check_agg(agg)
-    measure = "eo_gap" if agg == "sum" else "eo_worst"
-    return _measure(measure, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0, 1))
+    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell, most=MOST_CLASSES)
+    if counts.task.key == "binary":
+        warn_if_undefined(counts)
+    elif agg == "worst":
+        raise ValueError("agg='worst' is for two classes: pass agg='sum'.")
+    return float((outcome_gap if agg == "sum" else eo_worst).compute(counts))
 
 
 def eo_noise_floor(
@@ -91,9 +105,10 @@ def eo_noise_floor(
     0.6094
     """
     _check_agg(agg)
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names, min_cell)
-    return noise_floor(confusion, agg, min_cell=min_cell)
+    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell, most=MOST_CLASSES)
+    if counts.task.key == "binary":
+        warn_if_undefined(counts)
+    return noise_floor(counts, agg)
 
 
 def delta_tpr(
@@ -111,7 +126,9 @@ def delta_tpr(
     >>> delta_tpr([1, 1, 1, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    return _measure("delta_tpr", y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(1,))
+    return _measure(
+        outcomes.delta_tpr, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(1,)
+    )
 
 
 def delta_fpr(
@@ -129,7 +146,9 @@ def delta_fpr(
     >>> delta_fpr([0, 0, 0, 0], [1, 0, 0, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    return _measure("delta_fpr", y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0,))
+    return _measure(
+        outcomes.delta_fpr, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0,)
+    )
 
 
 def demographic_parity_difference(
@@ -148,7 +167,7 @@ def demographic_parity_difference(
     0.5
     """
     return _measure(
-        "demographic_parity_difference", y_true, y_pred, sensitive_features, sample_weight, min_cell
+        outcomes.demographic_parity_difference, y_true, y_pred, sensitive_features, sample_weight, min_cell
     )
 
 
@@ -169,7 +188,9 @@ def selection_rate_ratio(
     >>> selection_rate_ratio([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
     0.5
     """
-    return _measure("selection_rate_ratio", y_true, y_pred, sensitive_features, sample_weight, min_cell)
+    return _measure(
+        outcomes.selection_rate_ratio, y_true, y_pred, sensitive_features, sample_weight, min_cell
+    )
 
 
 def group_rates(
@@ -183,31 +204,91 @@ def group_rates(
     >>> rates["f"].fpr, rates["m"].tpr, rates["m"].ppv
     (1.0, 0.0, nan)
     """
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names)
-    return {rates.group: rates for rates in rates_by_group(confusion, names)}
-
-
-def rates_by_group(
-    confusion: Confusion, names: Sequence[str], sums: "OutcomeSums | None" = None
-) -> tuple[GroupRates, ...]:
-    """Return the record of every group, in the order of ``names``; scores are described by their ``sums``."""
-    unknown = np.full(len(names), np.nan)
-    rates = {
-        "base_rate": base_rates(confusion.counts),
-        "selection_rate": selection_rates(confusion.counts),
-        "tpr": confusion.rates[1],
-        "fpr": confusion.rates[0],
-        "ppv": precisions(confusion.counts),
-        "mean_score": unknown if sums is None else sums.mean_scores,
-        "calibration": unknown if sums is None else sums.calibration,
-        "calibration_error": unknown if sums is None else sums.calibration_errors,
+    counts = _count(y_true, y_pred, sensitive_features, sample_weight)
+    warn_if_undefined(counts)
+    n_rows = counts.n_rows.sum(axis=0)
+    rates = {each.name.removeprefix("group_"): each.compute(counts) for each in _RATES}
+    return {
+        name: GroupRates(name, int(n_rows[g]), {key: float(value[g]) for key, value in rates.items()})
+        for g, name in enumerate(counts.group_names)
     }
-    n_rows = confusion.n_rows.sum(axis=1)
-    return tuple(
-        GroupRates(name, int(n_rows[g]), **{rate: float(of[g]) for rate, of in rates.items()})
-        for g, name in enumerate(names)
+
+
+_RATES = (base_rate, group_selection_rate, tpr, fpr, ppv)
+
+
+def _measure(
+    measure: Measure,
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None,
+    min_cell: int,
+    labels: Sequence[int] = (),
+) -> float:
+    """Return a measure of decisions, with a warning if it needs a missing cell of one of the labels."""
+    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell)
+    warn_if_undefined(counts, labels)
+    value = measure.compute(counts)
+    return float(value.value if isinstance(value, Estimate) else value)
+
+
+def _count(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None,
+    min_cell: int = 1,
+    most: int = 2,
+) -> Counts:
+    """Check the inputs and count them."""
+    labels = check_binary(y_true) if most == 2 else _check_classes(y_true, y_pred)
+    decisions = check_decisions(y_pred, labels)
+    groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
+    weights = check_sample_weight(sample_weight, len(labels.codes))
+    key = "binary" if len(labels.classes) <= 2 else "classes"
+    task = make_task(key, labels.codes, weights, len(labels.classes))
+    return _counts(task, None, one_hot(task, decisions), labels, groups, weights, min_cell)
+
+
+def _counts(
+    task: Task,
+    scores: Floats | None,
+    decided: Floats,
+    labels: Labels,
+    groups: Groups,
+    weights: Floats | None,
+    min_cell: int,
+) -> Counts:
+    sums, n_rows, squares = count_rows(
+        task, scores, decided, labels.codes, groups.codes, len(groups.names), weights
     )
+    names = tuple(map(str, range(2) if task.key == "binary" else labels.classes))
+    weight = outcome_cells(task, labels.codes)[2]
+    return Counts(
+        task, sums.sum(axis=0), n_rows, squares, weight, min_cell, cell_names=names, group_names=groups.names
+    )
+
+
+def check_binary(y: ArrayLike, *, n_rows: int | None = None, name: str = "y_true") -> Labels:
+    """Check labels of two classes; 0 and 1 keep their meaning even if only one of them occurs."""
+    try:
+        return check_labels(y, n_rows=n_rows, classes=(0, 1), name=name)
+    except InputError:
+        return check_labels(y, n_rows=n_rows, name=name)
+
+
+def _check_classes(y_true: ArrayLike, y_pred: ArrayLike) -> Labels:
+    """Check labels of two or more classes; a class may occur in the decisions alone."""
+    try:
+        return check_binary(y_true)
+    except InputError:
+        known = check_labels(y_true, name="y_true", most=MOST_CLASSES)
+        predicted = check_labels(
+            y_pred, name="y_pred", most=MOST_CLASSES, paired_with="y_true", n_rows=len(known.codes)
+        )
+        classes = tuple(sorted({*known.classes, *predicted.classes}))
+        return check_labels(y_true, name="y_true", classes=classes)
 
 
 def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
@@ -217,39 +298,9 @@ def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
     ).codes
 
 
-def _measure(
-    name: str,
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None,
-    min_cell: int,
-    labels: Sequence[int] = (),
-) -> float:
-    """Return one of `Confusion.measures`, with a warning if it needs a missing cell of one of the labels."""
-    confusion, names = _count(y_true, y_pred, sensitive_features, sample_weight)
-    confusion.warn_if_undefined(names, min_cell, labels)
-    return float(confusion.measures(min_cell)[name](confusion.counts))
-
-
-def _count(
-    y_true: ArrayLike, y_pred: ArrayLike, sensitive_features: Any, sample_weight: ArrayLike | None
-) -> tuple[Confusion, tuple[str, ...]]:
-    """Check the inputs and count them; return the counts and the names of the groups."""
-    labels = check_binary(y_true)
-    decisions = check_decisions(y_pred, labels)
-    groups = check_groups(sensitive_features, n_rows=len(labels.codes), paired_with="y_true")
-    weights = check_sample_weight(sample_weight, len(labels.codes))
-    counts = Confusion.count(labels.codes, decisions, groups.codes, len(groups.names), weights)
-    return counts, tuple(groups.names)
-
-
 def _check_agg(agg: str) -> None:
     if agg not in ("sum", "worst"):
         raise ValueError(f"agg must be 'sum' or 'worst', received {agg!r}.")
-
-
-_CALIBRATION_BINS = 10  # of equal width
 
 
 def evaluate_predictions(
@@ -312,32 +363,54 @@ def evaluate_arrays(
     threshold: float,
     probabilistic: bool = True,
     min_cell: int = SMALLEST_CELL,
-    favourable: int = 1,
 ) -> Evaluation:
-    """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
+    """Evaluate checked arrays of two classes; log loss and calibration need scores that are probabilities.
 
     ``predictions`` are 0 and 1, or probabilities of a decision for 1, whose rates are expected rates.
     """
-    sums = OutcomeSums(len(groups.names), probabilistic=probabilistic)
-    sums.add(labels, Outputs(scores, np.asarray(predictions, np.float64)), groups.codes, weights)
-    confusion = sums.confusion
-    confusion.warn_if_undefined(groups.names, min_cell)
-    auc, measures = sums.ranking().area, confusion.measures(min_cell, favourable)
-    measured: dict[str, Any] = {name: float(each(confusion.counts)) for name, each in measures.items()}
-    return Evaluation(
-        n_rows=len(labels),
-        threshold=float(threshold),
-        auc=auc,
-        log_loss=sums.log_loss,
-        selection_rate=float(selection_rates(confusion.pooled)),
-        eo_noise_floor=noise_floor(confusion, "sum", min_cell=min_cell),
-        eo_worst_noise_floor=noise_floor(confusion, "worst", min_cell=min_cell),
-        collapsed=has_collapsed(auc),
-        groups=rates_by_group(confusion, groups.names, sums),
-        min_cell=min_cell,
-        suppressed_cells=confusion.suppressed_cells(groups.names, min_cell),
-        **measured,
+    task = make_task("binary", labels, weights, 2)
+    options = MeasureOptions(min_cell=min_cell, n_bootstrap=0)
+    measures = [each for each in select_measures("default", "binary") if each.needs in ("counts", "scores")]
+    adapted = PredictionsOnly(
+        model=None, columns=(), origin=np.empty(0, dtype=np.int64), original_names=(), threshold=threshold,
+        probabilistic=probabilistic, kind="predictions",
+    )  # fmt: skip
+    plan = Plan.of_predictions(adapted, task, groups, options, tuple(measures))
+    n, w = len(labels), np.ones(len(labels)) if weights is None else weights
+    keys = row_keys(None, n, 0)
+    blocks = blocks_of(keys, plan.n_blocks), plan.n_blocks
+    decided = np.asarray(predictions, dtype=np.float64).reshape(-1, 1)
+    given = np.asarray(scores, dtype=np.float64).reshape(-1, 1)
+    sums, n_rows, squares = count_rows(
+        task,
+        given if probabilistic else None,
+        decided,
+        labels,
+        groups.codes,
+        len(groups.names),
+        weights,
+        blocks,
     )
+    sample = Sample(keys, labels, groups.codes, w, given, decided[:, 0])
+    found = {"counts": sums, "n_rows": n_rows, "squares": squares, "n_missing": np.zeros(1, dtype=np.int64),
+             "labelled": np.array([n])}  # fmt: skip
+    return Partial(plan, found, sample, sample).result()
+
+
+class PredictionsOnly(AdaptedModel):
+    """Predictions in place of a model: nothing can be explained."""
+
+    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
+        """There are no rows."""
+        raise NotImplementedError
+
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
+        """There are no rows."""
+        raise NotImplementedError
+
+    def outputs(self, encoded: Rows) -> Rows:
+        """There are no rows."""
+        raise NotImplementedError
 
 
 def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Rows:
@@ -355,72 +428,3 @@ def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Rows:
             f"{name} must hold probabilities: {outside} of {n_rows} values are missing or outside [0, 1]."
         )
     return given
-
-
-class OutcomeSums:
-    """Sums over all rows, in memory that does not grow with their number.
-
-    Log loss and calibration are NaN unless scores are probabilities (``probabilistic``).
-    """
-
-    def __init__(self, n_groups: int, *, probabilistic: bool) -> None:
-        self.n_groups, self.probabilistic = n_groups, probabilistic
-        nothing = np.empty(0, dtype=np.int64)
-        self.confusion = Confusion.count(nothing, nothing, nothing, n_groups)
-        self.squared_errors: Floats = np.zeros(n_groups)  # weighted sums of (score - label)^2
-        self._scores = ScoreCounts(n_groups, probabilistic=probabilistic)
-        self._bins: Floats = np.zeros((3, n_groups, _CALIBRATION_BINS))  # of scores, labels and weights
-        self._loss = 0.0
-
-    def add(self, labels: Codes, outputs: Outputs, groups: Codes, weights: Floats | None = None) -> None:
-        """Add the rows of a batch, with the model's scores and decisions."""
-        self.confusion += Confusion.count(labels, outputs.decisions, groups, self.n_groups, weights)
-        self._scores.add(outputs.scores, labels, groups, weights)
-        if not self.probabilistic:
-            return
-        scores, losses = outputs.scores, log_losses(labels, outputs.scores)
-        self._loss += float(losses.sum() if weights is None else losses @ weights)
-        weight = np.ones(len(labels)) if weights is None else weights
-        bins = np.minimum((scores * _CALIBRATION_BINS).astype(np.int64), _CALIBRATION_BINS - 1)
-        index = groups * _CALIBRATION_BINS + bins
-        for i, values in enumerate((weight * scores, weight * labels, weight)):
-            summed = np.bincount(index, values, minlength=self.n_groups * _CALIBRATION_BINS)
-            self._bins[i] += summed.reshape(self.n_groups, _CALIBRATION_BINS)
-        self.squared_errors += np.bincount(groups, weight * (scores - labels) ** 2, minlength=self.n_groups)
-
-    def ranking(self, group: int | None = None) -> Ranking:
-        """Return the weight of both labels at each score, of one group or of all."""
-        return self._scores.ranking(group)
-
-    @property
-    def log_loss(self) -> float:
-        """Mean negative log likelihood; NaN without probabilities."""
-        weight = float(self.confusion.counts.sum())
-        return self._loss / weight if self.probabilistic and weight > 0 else math.nan
-
-    @property
-    def mean_scores(self) -> Floats:
-        """Mean predicted probability of each group, (groups,); NaN without probabilities."""
-        scores, _, weights = self._bins
-        return quotient(scores.sum(axis=1), weights.sum(axis=1))
-
-    @property
-    def calibration(self) -> Floats:
-        """Mean score minus base rate of each group, (groups,)."""
-        return np.asarray(self.mean_scores - base_rates(self.confusion.counts))
-
-    @property
-    def calibration_errors(self) -> Floats:
-        """Expected calibration error of each group, (groups,).
-
-        It is the weighted mean over ten bins of ``|mean score - share with label 1|``.
-        """
-        scores, labels, weights = self._bins
-        return quotient(np.abs(scores - labels).sum(axis=1), weights.sum(axis=1))
-
-
-def log_losses(labels: Codes, probabilities: Rows) -> Floats:
-    """Return the negative log likelihood of each row; probabilities are clipped by machine precision."""
-    eps = np.finfo(probabilities.dtype).eps
-    of_label = np.where(labels == 1, probabilities, 1 - probabilities).astype(np.float64)
-    return np.asarray(-np.log(np.clip(of_label, eps, 1 - eps)))
