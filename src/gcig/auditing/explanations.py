@@ -107,7 +107,7 @@ def explain(
     >>> forest = RandomForestClassifier(20, max_depth=4, random_state=0).fit(X, y)
     >>> found = explain(forest, X.iloc[[17]], reference=(X, y, sex))
     >>> [reason.column for reason in found.record.rows[0].columns][:1], len(found.record.rows[0].neighbours)
-    (['credit_amount'], 4)
+    (['age'], 4)
     """
     chosen = MeasureOptions(measures=[], n_bootstrap=0, **options)
     for flag, value in (("neighbours", neighbours), ("include_protected", include_protected)):
