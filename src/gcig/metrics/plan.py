@@ -66,6 +66,9 @@ _REFERENCES = 1600  # per cell and group
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
+_OTHER_GROUPS = (
+    "The groups are not those that the model was trained with, so the means of GCIG are those of the evaluated rows."
+)
 
 
 class _Outputs(nn.Module):
@@ -451,7 +454,7 @@ def make_plan(
     """
     trained = getattr(adapted.model, "task_", Binary() if adapted.task == "binary" else None)
     own = adapted.baselines is not None and not given and trained is not None
-    known_groups = adapted.groups if own else None
+    known_groups, marks = adapted.groups if own else None, ()
     if rows is not None and own:
         names = set(rows.groups.names)
         own = bool(
@@ -508,6 +511,7 @@ def make_plan(
         legitimate=None if legitimate is None else legitimate.numpy(),
         definition=definition,
         apart=not disjoint,
+        marks=marks,
     )
     if isinstance(adapted, DifferentiableModel) and name == "integrated_gradients":
         plan = replace(plan, means=base.explainer(plan, means))

@@ -70,14 +70,14 @@ def reason_gap_worst(view: TableView) -> Estimate:
 
 
 @measure("table", "Common part by column", "Contribution of each column to the common part; squares add up.",
-         **_reasons())  # fmt: skip
+         **_reasons(by_column=True))  # fmt: skip
 def reason_gap_common_columns(view: TableView) -> dict[str, float]:
     """Return the common part by column."""
     return view.by_column()[0]
 
 
 @measure("table", "Varying part by column", "Contribution of each column to the varying part; squares add up.",
-         **_reasons())  # fmt: skip
+         **_reasons(by_column=True))  # fmt: skip
 def reason_gap_varying_columns(view: TableView) -> dict[str, float]:
     """Return the varying part by column."""
     return view.by_column()[1]
@@ -140,7 +140,7 @@ def gcig_raw(sums: MeanSums) -> Floats:
     return sums.mean("raw", "raw_mass")
 
 
-@measure("means", "GCIG by column", "Contribution of each column to GCIG; they add up to it.", **_reasons())
+@measure("means", "GCIG by column", "Contribution of each column to GCIG; they add up to it.", **_reasons(by_column=True))
 def gcig_columns(sums: MeanSums) -> dict[str, float]:
     """Return the contribution of each column."""
     return dict(zip(sums.column_names, sums.column_contributions.tolist(), strict=True))

@@ -276,7 +276,7 @@ class Measured:
     def _from_means(self, measure: Measure) -> Any:
         sums = self.means
         if sums is None or not sums.rows.any():
-            return {} if measure.name.endswith("_columns") or measure.per_group else Estimate()
+            return {} if measure.by_column or measure.per_group else Estimate()
         value = measure.compute(sums.add_up())
         if isinstance(value, Mapping | Estimate) or measure.per_group:
             return value
@@ -286,7 +286,7 @@ class Measured:
 
     def _from_table(self, measure: Measure) -> Any:
         if self.view is None or not self.view.defined:
-            return {} if measure.name.endswith("_columns") else Estimate()
+            return {} if measure.by_column else Estimate()
         value = measure.compute(self.view)
         return Estimate(float(value)) if isinstance(value, float | int) else value
 
