@@ -454,13 +454,10 @@ def make_plan(
     """
     trained = getattr(adapted.model, "task_", Binary() if adapted.task == "binary" else None)
     own = adapted.baselines is not None and not given and trained is not None
-    known_groups, marks = adapted.groups if own else None, ()
-    if rows is not None and own:
-        names = set(rows.groups.names)
-        own = bool(
-            names & set(adapted.groups or ())
-        )  # a model trained on another attribute has no references
-        known_groups = adapted.groups if own else None
+    known_groups = adapted.groups if own else None
+    marks: tuple[str, ...] = ()
+    if rows is not None and own and not set(rows.groups.names) & set(adapted.groups or ()):
+        own, known_groups, marks = False, None, (_OTHER_GROUPS,)  # trained on another attribute
     if own and rows is not None and (unseen := set(rows.groups.names) - set(known_groups or ())):
         raise InputError(
             f"holds groups that were not in training: {', '.join(sorted(map(repr, unseen)))}; known are "
