@@ -194,9 +194,9 @@ def select_measures(
 
 def load_measures() -> None:
     """Register the measures of this package."""
-    from gcig.metrics import outcomes, procedural, trust, utility
+    from gcig.metrics import outcomes, procedural, relatives, trust, utility
 
-    for module in (utility, outcomes, procedural, trust):
+    for module in (utility, outcomes, procedural, relatives, trust):
         for value in vars(module).values():
             if isinstance(value, Measure) and value.name not in MEASURES:
                 MEASURES.add(value.name, value, overwrite=False)

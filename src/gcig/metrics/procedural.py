@@ -240,34 +240,6 @@ reason_gap_means, reason_gap_means_common, reason_gap_means_varying = (
 
 
 @measure(
-    "table", "Mean-attribution gap",
-    "How far the groups' mean attributions lie apart among people with the same label, in units of the spread of "
-    "the score (Begley et al., 2020). It does not compare one person's explanations: equal means can hide "
-    "differences that cancel.",
-    **_reasons(sets=("procedural",)),
-)  # fmt: skip
-def mean_attribution_gap(view: TableView) -> Estimate:
-    """Return the mean-attribution gap given the label."""
-    return view.estimate(mean_attributions)
-
-
-def mean_attributions(view: TableView) -> float:
-    """Return the sum over columns of the absolute difference of the groups' mean attributions, given the label.
-
-    The attributions of people, relative to references of all groups, are averaged over the people of a group;
-    here people are the references' side of the table: by antisymmetry of complete attributions on one path,
-    minus their mean is the mean attribution of the group's members relative to the people.
-    """
-    total, mass = 0.0, 0.0
-    for share, means, weights in view.group_means():
-        centre = (means * (weights / weights.sum()).view(1, -1, 1)).sum(1)  # (groups, columns)
-        first, second = torch.triu_indices(len(centre), len(centre), 1)
-        total += share * float((centre[first] - centre[second]).abs().sum(-1).mean())
-        mass += share
-    return total / mass if mass else math.nan
-
-
-@measure(
     "model", "Reason gap by Shapley values",
     "The reason gap if columns are attributed by Shapley values: if it leads to another conclusion, the "
     "conclusion depends on the attribution.",

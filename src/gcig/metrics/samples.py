@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._arrays import Codes, Floats, Rows
+from gcig._arrays import Floats, Rows
 from gcig._validation import InputError
 from gcig.core.explained import hashed_keys
 
