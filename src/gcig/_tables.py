@@ -83,7 +83,7 @@ class InputError(_InputMessage, ValueError):
     --------
     >>> import gcig
     >>> try:
-    ...     gcig.metrics.equalized_odds_gap([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
+    ...     gcig.metrics.delta_tpr([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
     ... except gcig.InputError as error:
     ...     print(error.argument, "|", error)
     y_true | y_true has 3 classes (0, 1, 2). Only binary classification is supported...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,13 @@ from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.modules import Score
 from gcig.data.read import open_table
 from gcig.data.roles import assign_roles, check_positive
-from gcig.metrics.checked import MeasureOptions, Reference, read_labels, reference_table
+from gcig.metrics.checked import (
+    MeasureOptions,
+    Reference,
+    favourable_classes,
+    read_labels,
+    reference_table,
+)
 from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisions, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
@@ -107,8 +113,9 @@ def explain(
     >>> forest = RandomForestClassifier(20, max_depth=4, random_state=0).fit(X, y)
     >>> found = explain(forest, X.iloc[[17]], reference=(X, y, sex))
     >>> [reason.column for reason in found.record.rows[0].columns][:1], len(found.record.rows[0].neighbours)
-    (['credit_amount'], 4)
+    (['age'], 4)
     """
+    favourable = options.pop("favourable", None)
     chosen = MeasureOptions(measures=[], n_bootstrap=0, **options)
     for flag, value in (("neighbours", neighbours), ("include_protected", include_protected)):
         check_argument(flag, value, "True or False", is_flag)
@@ -121,6 +128,8 @@ def explain(
     adapted = adapt_for(model, first, labels_of_reference, chosen, score, preprocess, second)
     model = adapted.model if isinstance(model, AdaptedModel) else model
     plan, people = _references(adapted, reference, chosen)
+    known = tuple(map(str, plan.classes if classes is None else classes))
+    plan = replace(plan, favourable=favourable_classes(favourable, plan.task.key, known, model))
     inputs = adapted.encode(rows, sensitive_features)
     outputs = adapted.predict(rows, sensitive_features, encoded=inputs, threshold=chosen.threshold)
     if y is None:
@@ -131,7 +140,6 @@ def explain(
     groups = None
     if sensitive_features is not None:
         groups = check_groups(sensitive_features, n_rows=len(inputs), names=plan.groups.names)
-    known = tuple(map(str, plan.classes if classes is None else classes))
     hidden: frozenset[str] = frozenset()
     if not include_protected:
         attributes = groups.attributes if groups else plan.groups.attributes if people else ()

@@ -71,14 +71,15 @@ class LabelledFiles:
         frame = frame.astype({name: np.float64 for name in flags if pt.is_bool_dtype(frame[name].dtype)})
         protected = self.roles.protected(frame)
         groups = protected if len(self.roles.sensitive) > 1 else protected[[self.roles.sensitive[0]]]
-        target = frame[self.roles.target]
+        target: Any = frame[self.roles.target]
         if self.task == "binary" and (self.roles.positive is not None or classes):
             target = target_codes(target, (classes or (0, 1))[:2], self.roles.positive)
         return frame[list(self.roles.inputs)], target, groups, np.arange(start, start + len(frame))
 
     def survey(self, seed: int) -> Survey:
         """Read all rows once: a sample of them, and the distinct values of columns, target and groups."""
-        kept, keys, missing = pd.DataFrame(), np.empty(0, dtype=np.uint64), set()
+        kept, keys = pd.DataFrame(), np.empty(0, dtype=np.uint64)
+        missing: set[str] = set()
         levels: dict[str, set[Any]] = {}
         targets: set[Any] = set()
         groups, positions = pd.DataFrame(), np.empty(0, dtype=np.int64)
@@ -95,7 +96,8 @@ class LabelledFiles:
                     levels.setdefault(name, set()).update(frame[name].dropna().unique().tolist())
             if len(targets) < _MAX_LEVELS:
                 targets.update(frame[self.roles.target].unique().tolist())
-            groups = pd.concat([groups, self.roles.protected(frame)]).drop_duplicates(ignore_index=True)
+            found = pd.concat([groups, self.roles.protected(frame)])
+            groups = found.drop_duplicates(ignore_index=True)
         return Survey(kept, positions, levels, frozenset(missing), tuple(sorted(targets, key=str)), groups)
 
 
@@ -207,7 +209,8 @@ def _on(backend: str | None, address: str | None) -> AbstractContextManager[Any]
     if backend not in connect:
         raise InputError(f"is {backend!r}: choose 'local', 'dask' or 'ray'.", argument="backend")
     connect[backend]()
-    return parallel_config(backend=backend)
+    context: AbstractContextManager[Any] = parallel_config(backend=backend)
+    return context
 
 
 def _join_dask(address: str | None) -> None:

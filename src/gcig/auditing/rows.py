@@ -111,7 +111,8 @@ class GroupExplainer:
 
     def _by_members(self, cell: int, x: torch.Tensor, y: torch.Tensor) -> Floats:
         plan, sample = self.plan, self.plan.references
-        assert sample is not None and sample.inputs is not None
+        assert sample is not None
+        assert sample.inputs is not None
         score = Score.of(plan.module, plan.task, y)
         rows = smallest_by_group(np.flatnonzero(plan.cells(sample.labels) == cell), sample.groups, _MEMBERS)
         matrix, parts = plan.columns.matrix, []
@@ -206,11 +207,13 @@ class RowDescriber:
 
     def _decision(self, outputs: Outputs, row: int) -> str:
         if self.explainer.plan.task.key == "number":
-            return f"{outputs.decisions[row]:.6g}"
-        return self.classes[outputs.codes[row]]
+            return f"{float(outputs.decisions[row]):.6g}"
+        return self.classes[int(outputs.codes[row])]
 
     def _label(self, label: Any) -> str:
-        return f"{label:.6g}" if self.explainer.plan.task.key == "number" else self.classes[int(label)]
+        numbers = self.explainer.plan.task.key == "number"
+        found: str = f"{label:.6g}" if numbers else self.classes[int(label)]
+        return found
 
     def _reasons(self, values: Floats, shares: Floats, entries: Sequence[str]) -> tuple[ColumnReason, ...]:
         """Return the reasons of one row from values (groups, columns), by decreasing difference.

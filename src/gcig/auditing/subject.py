@@ -178,7 +178,7 @@ def describe_subject(
 ) -> Subject:
     """Describe what was audited, and how."""
     adapted = plan.adapted
-    favourable = ("high" if plan.favourable == (1,) else "low",)
+    favourable: tuple[str, ...] = ("high" if plan.favourable == (1,) else "low",)
     classes = classes or tuple(map(str, plan.classes))
     if plan.task.key != "number":
         favourable = tuple(classes[code] for code in plan.favourable)

@@ -230,7 +230,7 @@ def _train_and_measure(
             y,
             sensitive_features=sensitive,
             min_cell=min_cell,
-            favourable=table.classes[favourable],
+            favourable=favourable,
             robustness=robustness,
         )
         trained.append(TrainedModel(key, method.label, estimator, evaluation))

@@ -159,7 +159,7 @@ def print_summary(
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
-        echo("Fairer:  add --max-gcig X or --max-eo-gap X, which training then treats as bounds.")
+        echo("Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats as bounds.")
 
 
 def _command(*words: object) -> str:
@@ -168,13 +168,14 @@ def _command(*words: object) -> str:
 
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format one line per model: utility, EO gap, GCIG and the effective number of columns."""
-    head = ("", "AUC", "F1", "EO gap", "GCIG", "columns used")
+    """Format one line per model: quality, outcome gap, reason gap, GCIG and the effective number of columns."""
+    head = ("", "AUC", "F1", "outcome gap", "reason gap", "varying", "GCIG", "columns used")
     rows = []
     for label, found in evaluations.items():
         among = f" of {len(found.gcig_columns)}" if found.gcig_columns else ""
         used = number(found.effective_columns, 1)
-        figures = map(number, (found.auc, found.f1, found.eo_gap, found.gcig))
+        names = ("auc", "f1", "outcome_gap", "reason_gap", "reason_gap_varying", "gcig")
+        figures = (number(found[name]) if name in found else "" for name in names)
         rows.append((label, *figures, used + among if math.isfinite(found.effective_columns) else used))
     table = text_table(head, rows, right_aligned=range(1, len(head)))
     notes = {describe_suppression(found.suppressed_cells, found.min_cell) for found in evaluations.values()}

@@ -123,7 +123,8 @@ class ExplainedTable:
         replicates = table.replicates(groups, n_groups)
         error = jackknife_variance(replicates).sqrt()
         null = _parts(table.squares(table._permuted(groups, n_permutations, seed), n_groups))
-        return ReasonFigures(*(_figure(found[j], error[j], null[:, j]) for j in range(3)), replicates)
+        gap, common, varying = (_figure(found[j], error[j], null[:, j]) for j in range(3))
+        return ReasonFigures(gap, common, varying, replicates)
 
     def by_column(self, groups: Tensor, group: int, other: int) -> tuple[Tensor, Tensor]:
         """Return, by column, how much more it contributes relative to `other` than to `group`, on average
@@ -210,7 +211,7 @@ def jackknife_variance(replicates: Tensor) -> Tensor:
     total: Tensor = sum(
         (N_BLOCKS - 1) / N_BLOCKS * (each - each.mean(0)).square().sum(0)
         for each in replicates.split(N_BLOCKS)
-    )  # type: ignore[assignment]
+    )
     return total
 
 

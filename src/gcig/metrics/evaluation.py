@@ -59,7 +59,7 @@ def gcig_score(
     0.46
     """
     members = definition is not None and definition.reference == "members"
-    options = {"definition": definition, "min_cell": min_cell, "n_bootstrap": 0}
+    options: dict[str, Any] = {"definition": definition, "min_cell": min_cell, "n_bootstrap": 0}
     partial = measure_once(
         model, X, y, sensitive_features=sensitive_features, reference=reference, sample_weight=sample_weight,
         score=score, preprocess=preprocess, options=MeasureOptions(measures=["gcig", "gcig_members"], **options),

@@ -83,6 +83,8 @@ class Measure:
         Which sets of measures it belongs to; ``"all"`` has every one.
     per_group : bool
         Whether `compute` returns one number per group, with the groups in the last dimension.
+    by_column : bool
+        Whether `compute` returns a mapping from columns to numbers.
     cell : int, optional
         The label whose rows a figure per group is about: it is suppressed if there are few.
     labels : {"needed", "conditioned", "unused"}
@@ -105,6 +107,7 @@ class Measure:
     digits: int = 3
     sets: tuple[str, ...] = ("default",)
     per_group: bool = False
+    by_column: bool = False
     cell: int | None = None
     labels: Literal["needed", "conditioned", "unused"] = "conditioned"
     undefined: str = ""
@@ -191,9 +194,9 @@ def select_measures(
 
 def load_measures() -> None:
     """Register the measures of this package."""
-    from gcig.metrics import outcomes, procedural, trust, utility
+    from gcig.metrics import outcomes, procedural, relatives, trust, utility
 
-    for module in (utility, outcomes, procedural, trust):
+    for module in (utility, outcomes, procedural, relatives, trust):
         for value in vars(module).values():
             if isinstance(value, Measure) and value.name not in MEASURES:
                 MEASURES.add(value.name, value, overwrite=False)

@@ -6,7 +6,7 @@ partitions of a cluster are the same code: random draws depend on a row's key an
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -66,6 +66,9 @@ _REFERENCES = 1600  # per cell and group
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
+_OTHER_GROUPS = (
+    "The groups are not those that the model was trained with, so the means of GCIG are those of the evaluated rows."
+)
 
 
 class _Outputs(nn.Module):
@@ -101,7 +104,7 @@ class Plan:
     references: Sample | None = None  # the rows that people are compared with; None: of the measured rows
     apart: bool = True  # whether reference rows may also be measured, so that they are told apart by key
     legitimate: NDArray[np.bool_] | None = None  # (p,)
-    definition: Definition = Definition()
+    definition: Definition = field(default_factory=Definition)
     marks: tuple[str, ...] = ()  # remarks about references
 
     @classmethod
@@ -452,12 +455,9 @@ def make_plan(
     trained = getattr(adapted.model, "task_", Binary() if adapted.task == "binary" else None)
     own = adapted.baselines is not None and not given and trained is not None
     known_groups = adapted.groups if own else None
-    if rows is not None and own:
-        names = set(rows.groups.names)
-        own = bool(
-            names & set(adapted.groups or ())
-        )  # a model trained on another attribute has no references
-        known_groups = adapted.groups if own else None
+    marks: tuple[str, ...] = ()
+    if rows is not None and own and not set(rows.groups.names) & set(adapted.groups or ()):
+        own, known_groups, marks = False, None, (_OTHER_GROUPS,)  # trained on another attribute
     if own and rows is not None and (unseen := set(rows.groups.names) - set(known_groups or ())):
         raise InputError(
             f"holds groups that were not in training: {', '.join(sorted(map(repr, unseen)))}; known are "
@@ -466,7 +466,9 @@ def make_plan(
             argument="sensitive_features",
         )
     classes = rows.classes if rows is not None else tuple(np.asarray(adapted.classes).tolist())
+    task: Task
     if own:
+        assert trained is not None
         task = trained
     else:
         assert rows is not None
@@ -479,13 +481,13 @@ def make_plan(
         task = make_task(adapted.task, labels, rows.weights, len(classes))
     if options.task not in ("auto", task.key):
         raise InputError(f"is {options.task!r}, but the model's task is {task.key!r}.", argument="task")
-    names = known_groups or (rows.groups.names if rows is not None else ())
+    all_names = known_groups or (rows.groups.names if rows is not None else ())
     groups = Groups(
-        np.empty(0, dtype=np.int64), tuple(names), rows.groups.attributes if rows is not None else ("group",)
+        np.empty(0, dtype=np.int64), tuple(all_names), rows.groups.attributes if rows is not None else ("group",)
     )
     base = _Base(adapted, task, options, rows, own)
     legitimate = base.legitimate()
-    means, counts = base.means(len(names), legitimate)
+    means, counts = base.means(len(all_names), legitimate)
     columns = base.columns(means, counts)
     attribution, name = base.attribution(columns)
     definition = replace(options.definition or Definition(), attribution=name)
@@ -494,7 +496,7 @@ def make_plan(
         task=task,
         classes=(0, 1) if task.key == "binary" and not classes else classes,
         groups=groups,
-        attributes=_attributes(rows, names),
+        attributes=_attributes(rows, all_names),
         options=options,
         measures=select_measures(options.measures, task.key, robustness=options.robustness),
         columns=columns,
@@ -506,6 +508,7 @@ def make_plan(
         legitimate=None if legitimate is None else legitimate.numpy(),
         definition=definition,
         apart=not disjoint,
+        marks=marks,
     )
     if isinstance(adapted, DifferentiableModel) and name == "integrated_gradients":
         plan = replace(plan, means=base.explainer(plan, means))

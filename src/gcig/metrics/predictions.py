@@ -248,7 +248,7 @@ def _count(
     weights = check_sample_weight(sample_weight, len(labels.codes))
     key = "binary" if len(labels.classes) <= 2 else "classes"
     task = make_task(key, labels.codes, weights, len(labels.classes))
-    return _counts(task, None, one_hot(task, decisions), labels, groups, weights, min_cell)
+    return _counts(task, None, one_hot(task, decisions.astype(np.float64)), labels, groups, weights, min_cell)
 
 
 def _counts(

@@ -70,14 +70,14 @@ def reason_gap_worst(view: TableView) -> Estimate:
 
 
 @measure("table", "Common part by column", "Contribution of each column to the common part; squares add up.",
-         **_reasons())  # fmt: skip
+         **_reasons(by_column=True))  # fmt: skip
 def reason_gap_common_columns(view: TableView) -> dict[str, float]:
     """Return the common part by column."""
     return view.by_column()[0]
 
 
 @measure("table", "Varying part by column", "Contribution of each column to the varying part; squares add up.",
-         **_reasons())  # fmt: skip
+         **_reasons(by_column=True))  # fmt: skip
 def reason_gap_varying_columns(view: TableView) -> dict[str, float]:
     """Return the varying part by column."""
     return view.by_column()[1]
@@ -140,7 +140,7 @@ def gcig_raw(sums: MeanSums) -> Floats:
     return sums.mean("raw", "raw_mass")
 
 
-@measure("means", "GCIG by column", "Contribution of each column to GCIG; they add up to it.", **_reasons())
+@measure("means", "GCIG by column", "Contribution of each column to GCIG; they add up to it.", **_reasons(by_column=True))
 def gcig_columns(sums: MeanSums) -> dict[str, float]:
     """Return the contribution of each column."""
     return dict(zip(sums.column_names, sums.column_contributions.tolist(), strict=True))
@@ -237,34 +237,6 @@ reason_gap_means, reason_gap_means_common, reason_gap_means_varying = (
     )(_relative_to_means(place))
     for part, place in _PARTS
 )  # fmt: skip
-
-
-@measure(
-    "table", "Mean-attribution gap",
-    "How far the groups' mean attributions lie apart among people with the same label, in units of the spread of "
-    "the score (Begley et al., 2020). It does not compare one person's explanations: equal means can hide "
-    "differences that cancel.",
-    **_reasons(sets=("procedural",)),
-)  # fmt: skip
-def mean_attribution_gap(view: TableView) -> Estimate:
-    """Return the mean-attribution gap given the label."""
-    return view.estimate(mean_attributions)
-
-
-def mean_attributions(view: TableView) -> float:
-    """Return the sum over columns of the absolute difference of the groups' mean attributions, given the label.
-
-    The attributions of people, relative to references of all groups, are averaged over the people of a group;
-    here people are the references' side of the table: by antisymmetry of complete attributions on one path,
-    minus their mean is the mean attribution of the group's members relative to the people.
-    """
-    total, mass = 0.0, 0.0
-    for share, means, weights in view.group_means():
-        centre = (means * (weights / weights.sum()).view(1, -1, 1)).sum(1)  # (groups, columns)
-        first, second = torch.triu_indices(len(centre), len(centre), 1)
-        total += share * float((centre[first] - centre[second]).abs().sum(-1).mean())
-        mass += share
-    return total / mass if mass else math.nan
 
 
 @measure(

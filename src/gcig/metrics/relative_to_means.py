@@ -6,7 +6,7 @@ explained here: a mean is no reference for a step function.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,7 @@ class MeanSums:
     contributions: Floats  # (..., cells, columns of the definition)
     shares: Floats  # (..., cells, original columns)
     deviations: Floats  # (..., cells, groups, columns of the definition): from the mean over the groups
-    definition: Definition = Definition()
+    definition: Definition = field(default_factory=Definition)
     column_names: tuple[str, ...] = ()
     original_names: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()

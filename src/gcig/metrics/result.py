@@ -119,7 +119,10 @@ class Measured:
             return None
         explainer = plan.means
         return MeanSums(
-            *(arrays[f"means.{name}"] for name in ("rows", "contributions", "shares", "deviations")),
+            arrays["means.rows"],
+            arrays["means.contributions"],
+            arrays["means.shares"],
+            arrays["means.deviations"],
             definition=explainer.definition,
             column_names=explainer.columns.of(explainer.definition.columns),
             original_names=explainer.columns.names,
@@ -152,7 +155,6 @@ class Measured:
         if not plan.attribution.complete or not self.spread > 0:
             return None
         people, of_people, references, of_references = self.chosen
-        assert people.inputs is not None and references.inputs is not None
         return self.explain(plan.attribution, people, of_people, references, of_references)
 
     def explain(
@@ -165,6 +167,8 @@ class Measured:
     ) -> ExplainedTable:
         """Return the table of attributions of chosen people relative to chosen references."""
         plan, module = self.plan, self.plan.module
+        assert people.inputs is not None
+        assert references.inputs is not None
 
         def score(labels: torch.Tensor) -> Score:
             return Score.of(module, plan.task, labels)
@@ -272,7 +276,7 @@ class Measured:
     def _from_means(self, measure: Measure) -> Any:
         sums = self.means
         if sums is None or not sums.rows.any():
-            return {} if measure.name.endswith("_columns") or measure.per_group else Estimate()
+            return {} if measure.by_column or measure.per_group else Estimate()
         value = measure.compute(sums.add_up())
         if isinstance(value, Mapping | Estimate) or measure.per_group:
             return value
@@ -282,7 +286,7 @@ class Measured:
 
     def _from_table(self, measure: Measure) -> Any:
         if self.view is None or not self.view.defined:
-            return {} if measure.name.endswith("_columns") else Estimate()
+            return {} if measure.by_column else Estimate()
         value = measure.compute(self.view)
         return Estimate(float(value)) if isinstance(value, float | int) else value
 

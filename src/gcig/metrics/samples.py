@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._arrays import Codes, Floats, Rows
+from gcig._arrays import Floats, Rows
 from gcig._validation import InputError
 from gcig.core.explained import hashed_keys
 
@@ -43,7 +43,7 @@ class Sample:
 
     keys: NDArray[np.uint64]
     labels: NDArray[Any]  # codes of classes, or numbers
-    groups: Codes
+    groups: NDArray[np.int64]
     weights: Floats
     outputs: Floats  # (n, K): logits, or predicted numbers
     decisions: Floats  # (n,)
@@ -53,11 +53,12 @@ class Sample:
         return len(self.keys)
 
     def __getitem__(self, rows: Any) -> "Sample":
-        return Sample(**{name: None if each is None else each[rows] for name, each in vars(self).items()})
+        parts: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vars(self).items()}
+        return Sample(**parts)
 
     def join(self, other: "Sample") -> "Sample":
         """Return the rows of both, in the order of their keys."""
-        parts = {}
+        parts: dict[str, Any] = {}
         for name, each in vars(self).items():
             parts[name] = None if each is None else np.concatenate([each, getattr(other, name)])
         joined = Sample(**parts)

@@ -240,6 +240,6 @@ def count_rows(
     sums = sum_rows(block * size + place, quantities, n_blocks * size)
     return (
         sums.reshape(n_blocks, n_cells, n_groups, -1),
-        np.bincount(place, minlength=size).reshape(n_cells, n_groups),
-        np.bincount(place, w**2, minlength=size).reshape(n_cells, n_groups),
+        np.bincount(place, minlength=size).reshape(n_cells, n_groups).astype(np.int64),
+        np.bincount(place, w**2, minlength=size).reshape(n_cells, n_groups).astype(np.float64),
     )

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -145,7 +145,7 @@ class TableView:
 
     def half_means(self) -> list[tuple[float, tuple[Tensor, Tensor], Tensor]]:
         """Return the same relative to two halves of the references."""
-        halves = [self._means(lambda tenth, half=half: tenth % 2 == half) for half in range(2)]
+        halves = [self._means(partial(_in_half, half)) for half in range(2)]
         return [
             (share, (one, other), people) for (share, one, people), (_, other, _) in zip(*halves, strict=True)
         ]
@@ -203,6 +203,10 @@ class TableView:
         roots = (signed_root(each / mass).tolist() for each in (common, varying))
         first, second = (dict(zip(self.columns, each, strict=True)) for each in roots)
         return first, second
+
+
+def _in_half(half: int, tenth: int) -> bool:
+    return tenth % 2 == half
 
 
 @dataclass(frozen=True, eq=False)

@@ -250,7 +250,7 @@ def effect_of_attribute(measured: "Measured") -> Estimate:
 def _distance(task: Task, after: Floats, before: Floats) -> Floats:
     if task.key == "number":
         return np.asarray(np.abs(after - before) / task.scale)  # type: ignore[attr-defined]
-    return (after != before).astype(np.float64)
+    return np.asarray(after != before, dtype=np.float64)
 
 
 @measure("means", "Completeness", "Error of integration, relative to the differences of the scores.",

@@ -133,9 +133,10 @@ def _groups(found: Evaluation) -> list[Block]:
     ]
     table = Table(("group", "rows", *names), rows, "Each group")
     blocks: list[Block] = []
-    rates = [name for name in ("base_rate", "selection_rate", "tpr", "fpr", "ppv") if name in names]
+    known: tuple[str, ...] = ("base_rate", "selection_rate", "tpr", "fpr", "ppv")
+    rates = [name for name in known if name in names]
     if rates and shown:
-        drawn = {
+        drawn: dict[str, dict[str, Interval]] = {
             name: {group.group: Interval.of_rate(group.values[name], group.n_rows or 0) for group in shown}
             for name in rates
         }

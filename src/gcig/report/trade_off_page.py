@@ -209,7 +209,7 @@ def _groups(record: TradeOffRecord, point: TradeOffPoint) -> Table:
     plain = record.points[0].evaluation
     rows: list[tuple[Value, ...]] = []
     for rates, before in zip(point.evaluation.groups, plain.groups, strict=True):
-        if rates.n_rows >= SMALLEST_CELL:
+        if rates.n_rows is not None and rates.n_rows >= SMALLEST_CELL:
             names = ("selection_rate", "tpr", "fpr")
             pairs = [(getattr(rates, name), getattr(before, name)) for name in names]
             entries = (Entry(number(rate), rate, f"plain {number(old)}") for rate, old in pairs)
