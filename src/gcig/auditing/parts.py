@@ -140,9 +140,13 @@ def plan_of_files(
         names = adapted.groups
     own = () if adapted.classes is None else tuple(adapted.classes.tolist())
     rows = check_rows(
-        adapted, (inputs, labels, groups), adapted.task, classes=own, names=names,
+        adapted,
+        (inputs, labels, groups),
+        adapted.task,
+        classes=own,
+        names=names,
         missing_groups=options.missing_groups,
-    )  # fmt: skip
+    )
     keys = row_keys(survey.positions, len(rows), options.seed)
     given = adapted.baselines is None
     return make_plan(adapted, options, rows, keys, given=given)
