@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,12 @@ class LabelledFiles:
         """The number of rows."""
         return sum(file.n_rows for file in self.files)
 
-    def frames(self, rows: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
-        """Yield the rows in order, with the position of the first one of each part."""
-        starts = accumulate((file.n_rows for file in self.files), initial=0)
-        for file, start in zip(self.files, starts, strict=False):
+    def frames(self, rows: int | None = None, *, only: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
+        """Yield the rows in order, or those of one file, with the position of the first one of each part."""
+        starts = list(accumulate((file.n_rows for file in self.files), initial=0))
+        for place, (file, start) in enumerate(zip(self.files, starts, strict=False)):
+            if only not in (None, place):
+                continue
             for frame in file.batches(self.roles.columns, rows=rows or self.rows_at_once):
                 check_filled(frame, (self.roles.target, *self.roles.sensitive))
                 yield start, frame
@@ -164,10 +167,25 @@ def measure_files(
     shown: bool = False,
 ) -> Partial:
     """Measure all rows in parts, and add them up."""
-    parts = (source.part(start, frame, classes, flags) for start, frame in source.frames())
+
+    def parts(only: int | None) -> Iterator[Part]:
+        return (source.part(start, frame, classes, flags) for start, frame in source.frames(only=only))
+
+    def tasks() -> Iterator[Callable[[], bytes]]:
+        if len(source.files) > 1:  # a worker reads its own files
+            for place in range(len(source.files)):
+                yield partial(_measure_file, plan, source, classes, tuple(flags), place)
+        else:
+            for part in parts(None):
+                yield partial(_measure, plan, part)
+
+    alone = jobs == 1 and backend is None
+    measured = (plan.measure(*part[:3], keys=part[3]) for part in parts(None)) if alone else (
+        plan.read(data) for data in run_tasks(tasks(), jobs, backend, address)
+    )  # fmt: skip
     total: Any = 0
     with progress(source.n_rows, "Measuring", shown=shown) as advance:
-        for found in map_parts(plan, parts, jobs=jobs, backend=backend, address=address):
+        for found in measured:
             total = total + found
             advance(found.n_rows)
     whole: Partial = total
@@ -179,25 +197,27 @@ def _measure(plan: Plan, part: Part) -> bytes:
     return plan.measure(inputs, labels, groups, keys=keys).to_bytes()
 
 
-def map_parts(
-    plan: Plan,
-    parts: Iterator[Part],
-    *,
-    jobs: int = 1,
-    backend: str | None = None,
-    address: str | None = None,
-) -> Iterator[Partial]:
-    """Yield the measurement of each part, by some workers at once."""
-    if jobs == 1 and backend is None:
-        for inputs, labels, groups, keys in parts:
-            yield plan.measure(inputs, labels, groups, keys=keys)
-        return
+def _measure_file(
+    plan: Plan, source: LabelledFiles, classes: tuple[Any, ...], flags: tuple[str, ...], place: int
+) -> bytes:
+    """Measure one of several files."""
+    total: Any = 0
+    for start, frame in source.frames(only=place):
+        inputs, labels, groups, keys = source.part(start, frame, classes, flags)
+        total = total + plan.measure(inputs, labels, groups, keys=keys)
+    whole: Partial = total
+    return whole.to_bytes()
+
+
+def run_tasks(
+    tasks: Iterator[Callable[[], bytes]], jobs: int, backend: str | None, address: str | None
+) -> Iterator[bytes]:
+    """Run tasks on some workers at once, a few ahead, and yield their results."""
     from joblib import Parallel, delayed
 
     with _on(backend, address):
         run = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="2 * n_jobs")
-        for data in run(delayed(_measure)(plan, part) for part in parts):
-            yield plan.read(data)
+        yield from run(delayed(task)() for task in tasks)
 
 
 def _on(backend: str | None, address: str | None) -> AbstractContextManager[Any]:

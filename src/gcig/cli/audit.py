@@ -75,6 +75,12 @@ if TYPE_CHECKING:
 @opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
 @opt.trust_option
+@opt.option(
+    "--max-calls",
+    "N",
+    "Stop if a model without gradients would be called with more points than this to explain it.",
+    type=opt.COUNT,
+)
 @opt.option("--jobs", "N", "Processes that measure parts of a large file.", default=1, type=opt.COUNT)
 @opt.option(
     "--backend",

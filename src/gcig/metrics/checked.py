@@ -61,6 +61,8 @@ class MeasureOptions:
         What happens to rows without a group.
     n_bootstrap : int
         Draws for intervals; 0 for none.
+    max_calls : int, optional
+        The most points that a model without gradients may be called with to explain it.
     random_state : int, Generator or None
         The seed of everything that is drawn.
     """
@@ -76,6 +78,7 @@ class MeasureOptions:
     min_cell: int = SMALLEST_CELL
     missing_groups: str = "refuse"
     n_bootstrap: int = 1000
+    max_calls: int | None = None
     random_state: Any = 0
     seed: int = field(init=False, default=0)
 
@@ -105,6 +108,10 @@ _ACCEPTED: dict[str, tuple[str, Any]] = {
     "robustness": ("True or False", is_flag),
     "min_cell": ("an integer from 0 to 2**31 - 1", is_count),
     "missing_groups": (f"one of {list(MISSING_GROUPS)}", MISSING_GROUPS.__contains__),
+    "max_calls": (
+        "None or a positive integer",
+        lambda value: value is None or is_count(value, 1, 2**63),
+    ),
     "n_bootstrap": ("an integer from 0 to 100,000", partial(is_count, below=100_001)),
     "random_state": (
         "None, an integer >= 0 or a numpy.random.Generator",

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._arrays import Floats
+from gcig._validation import InputError
 from gcig._warnings import warn_caller
+from gcig.adapters.base import DifferentiableModel
 from gcig.core.attribution import Attribution, Score
 from gcig.core.explained import (
     LEAST_REFERENCES,
@@ -176,6 +178,7 @@ class Measured:
         def score(labels: torch.Tensor) -> Score:
             return Score.of(module, plan.task, labels)
 
+        self._check_calls(of_people, of_references)
         inputs = plan.tensor(people.inputs)
         labels = torch.from_numpy(np.asarray(people.labels)).to(inputs.device)
         weights: tuple[Any, Any] = (None, None)
@@ -197,6 +200,24 @@ class Measured:
             mass=torch.from_numpy(self.partial.sums["cell_mass"].sum(axis=1)),
             seed=plan.options.seed,
         )
+
+    def _check_calls(
+        self, of_people: Sequence[NDArray[np.int64]], of_references: Sequence[NDArray[np.int64]]
+    ) -> None:
+        """Raise an error if a model without gradients would be called with more points than allowed."""
+        plan = self.plan
+        most = plan.options.max_calls
+        if most is None or isinstance(plan.adapted, DifferentiableModel):
+            return
+        pairs = sum(len(people) * len(own) for people, own in zip(of_people, of_references, strict=True))
+        total = pairs * (1 + len(plan.columns.names))
+        if total > most:
+            raise InputError(
+                f"is {most:,}, but to explain the model it is called with up to {total:,} points: {pairs:,} pairs "
+                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it to that, or "
+                "measure fewer rows or columns.",
+                argument="max_calls",
+            )
 
     @cached_property
     def view(self) -> TableView | None:
