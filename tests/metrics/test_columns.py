@@ -84,9 +84,8 @@ def test_standardised_dummy_columns_are_a_block_as_well(table, network) -> None:
 
 
 def test_encoded_attributions_by_hand(table, network) -> None:
-    X, y, sex, _ = table
+    X, *_ = table
     rows = X.to_numpy()
-    labels, groups = y.to_numpy(), (sex == "m").astype(int)
     adapted = adapt(network, X)
     columns = ComparedColumns.find(adapted, rows, rows.mean(axis=0))
     assert columns.names == ("age", "pay", "job")

@@ -55,7 +55,9 @@ class LabelledFiles:
         """The number of rows."""
         return sum(file.n_rows for file in self.files)
 
-    def frames(self, rows: int | None = None, *, only: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
+    def frames(
+        self, rows: int | None = None, *, only: int | None = None
+    ) -> Iterator[tuple[int, pd.DataFrame]]:
         """Yield the rows in order, or those of one file, with the position of the first one of each part."""
         starts = list(accumulate((file.n_rows for file in self.files), initial=0))
         for place, (file, start) in enumerate(zip(self.files, starts, strict=False)):
