@@ -213,8 +213,10 @@ class Measured:
         total = pairs * (1 + len(plan.columns.names))
         if total > most:
             raise InputError(
-                f"is {most:,}, but to explain the model it is called with up to {total:,} points: {pairs:,} pairs "
-                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it to that, or "
+                f"is {most:,}, but to explain the model it is called with up to {total:,} points: "
+                f"{pairs:,} pairs "
+                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it "
+                "to that, or "
                 "measure fewer rows or columns.",
                 argument="max_calls",
             )
