@@ -81,11 +81,12 @@ def make_trials(
     return [
         trial
         for each in plan.settings(experiment)
+        if (changes := each.parameters) is not None
         for trial in fold_trials(
             tables[each.dataset],
             each.method,
             [
-                {**chosen.get((each.dataset, each.method, fold), {}), **common[each.method], **each.changes}
+                {**chosen.get((each.dataset, each.method, fold), {}), **common[each.method], **changes}
                 for fold in range(plan.n_folds)
             ],
             variant=each.variant,

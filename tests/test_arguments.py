@@ -36,17 +36,11 @@ OF_AUDITS = {
 OF_PENALTIES = {
     "norm": HOSTILE,
     "rule": HOSTILE,
-    "pairs": HOSTILE,
     "label_weights": HOSTILE,
     "n_steps": [*HOSTILE, 0, True, 2**70, 10_001],
     "rows": [*HOSTILE, 0, True],
-    "every": [*HOSTILE, 0, True, 1.5],
     "eps": [*HOSTILE, 0, True],
-    "each_member": FLAGS,
-    "fast": FLAGS,
-    "max_bytes": [*HOSTILE, 0, 2**63],
     "random_state": [*HOSTILE, 2**63],
-    "score": [3, "x"],
     "origin": [3, "x", [0, 1, 1]],
 }
 OF_EXPLANATIONS = {name: SHARED[name] for name in ("threshold", "definition", "min_cell", "random_state")}
@@ -75,13 +69,14 @@ OF_COMPARISONS = {
 }
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],
-    "cut": [math.nan, math.inf, "x", 1j, (1, 2), {}, pd.NA, 10**400, True],
-    "temperature": [*HOSTILE, 0],
-    "momentum": [*HOSTILE, 1],
+    "width": [*HOSTILE, 0],
     "smoothness": HOSTILE,
-    "of_decisions": FLAGS,
-    "validate": FLAGS,
 }
+
+
+OF_REASON_GAPS = {"scale": [*HOSTILE, 0], "standards_weight": HOSTILE}
+CODES = torch.arange(8)
+BASELINES = gcig.GroupBaselines.from_data(torch.zeros(8, 3), CODES % 2, CODES // 2 % 2)
 
 
 def pairs(wrong):
@@ -146,7 +141,13 @@ def test_limits_name_the_argument(model, limit):
 @pytest.mark.parametrize(("name", "value"), pairs(OF_PENALTIES))
 def test_penalties_name_the_argument(name, value):
     with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
-        gcig.GCIGPenalty(gcig.GroupBaselines(torch.zeros(2, 2, 3)), **{name: value})
+        gcig.GCIGPenalty(BASELINES, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(OF_REASON_GAPS))
+def test_penalties_on_the_reason_gap_name_the_argument(name, value):
+    with pytest.raises(gcig.InputError, match=f"^{name} must be .*, not"):
+        gcig.ReasonGapPenalty(BASELINES, **{name: value})
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_OUTCOMES))

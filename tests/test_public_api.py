@@ -27,6 +27,11 @@ def fitted():
     return model.fit(x.numpy(), (x[:, 0] > 0).long().numpy(), **rows)
 
 
+def published():
+    model = gcig.FairXPaperClassifier(max_epochs=1, hidden_sizes=(4,), random_state=0)
+    return model.fit(x.numpy(), (x[:, 0] > 0).long().numpy(), **rows)
+
+
 def saved_and_loaded(folder):
     fitted().save(folder / "model")
     return gcig.load(folder / "model")
@@ -71,8 +76,15 @@ USES = {
     "Evaluation": lambda _: gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0),
     "Explanation": lambda _: fitted().explain(x.numpy()).top_columns(),
     "FairXClassifier": lambda _: fitted(),
+    "FairXPaperClassifier": lambda _: published(),
+    "FairXRegressor": lambda _: gcig.FairXRegressor(budget=0, max_epochs=1).fit(
+        x.numpy(), x[:, 0].numpy(), **rows
+    ),
     "GCIGPenalty": lambda _: gcig.GCIGPenalty(gcig.GroupBaselines.from_data(x, y, groups))(net, x, y),
     "GroupBaselines": lambda _: gcig.GroupBaselines.from_data(x, y, groups).values,
+    "ReasonGapPenalty": lambda _: gcig.ReasonGapPenalty(gcig.GroupBaselines.from_data(x, y, groups))(
+        net, x, y
+    ),
     "InputError": lambda _: raised(gcig.InputError, fitted().predict, "a name"),
     "InputWarning": lambda _: warned(gcig.InputWarning, TableEncoder().fit, {"constant": [1, 1]}),
     "PersistenceError": lambda folder: raised(gcig.PersistenceError, gcig.load, folder / "nothing"),
@@ -90,6 +102,7 @@ USES = {
 USED_ELSEWHERE = {
     *("Dataset", "DatasetSpec", "ProtectedAttribute", "register_dataset"),
     *("BoundWarning", "CollapseWarning", "DivergenceError", "ReasonsWarning", "ThresholdWarning"),
+    *("NothingToRepairWarning", "register_attribution", "register_references", "register_task"),
     "TradeOff",
 }
 

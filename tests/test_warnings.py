@@ -15,7 +15,7 @@ from gcig.data.encoding import TableEncoder
 
 DATA = gcig.load_dataset("german")
 ROWS = {"sensitive_features": DATA.sensitive_features}
-QUICK = {"max_epochs": 1, "strategy": "paper", "hidden_sizes": (4,), "random_state": 0}
+QUICK = {"max_epochs": 1, "budget": 0, "hidden_sizes": (4,), "random_state": 0}
 COLUMN = np.array([[0], [1]])
 TELLING = DATA.X.assign(sex=DATA.sensitive_features)
 

@@ -53,7 +53,7 @@ def test_every_kind_of_model_is_explained(tmp_path) -> None:
     boosted = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X, Y)
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 3), nn.SiLU(), nn.Linear(3, 1))
-    fitted = gcig.FairXClassifier(max_epochs=2, hidden_sizes=(4,), random_state=0)
+    fitted = gcig.FairXClassifier(max_epochs=2, budget=0, hidden_sizes=(4,), random_state=0)
     fitted.fit(X, Y, sensitive_features=SEX)
     for model, kind in (
         (boosted, "shapley"),
@@ -141,7 +141,7 @@ def test_protected_entries_and_groups_stay_out_unless_asked_for() -> None:
         assert start == pytest.approx(shown.rows[0].references[group] + full["kind"].attributions[group])
         assert start + sum(each.attributions[group] for each in row.shown) == pytest.approx(row.logit)
     assert "kind" not in " ".join([*row.describe(), *row.bars(10)[0]])
-    fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), repair="always", random_state=0)
+    fitted = gcig.FairXClassifier(max_epochs=1, hidden_sizes=(4,), budget=0, random_state=0)
     fitted.fit(table, Y, sensitive_features=SEX)
     assert fitted.protected_columns_ == ("kind",)
     assert gcig.explain(fitted, table.iloc[[3]]).record.hidden == ("kind",)

@@ -142,6 +142,10 @@ def test_rows_are_compared_among_the_groups_with_references_for_their_label(pena
     assert flat_gradient(value, problem.network).isfinite().all()
     if penalty == "gcig":
         assert whole.n_undefined == int((problem.y == 2).sum())
+        x, row = problem.x.clone(), int((problem.y == 1).nonzero()[0])
+        x[row] = whole.baselines.values[1, 0]  # without reasons relative to one of them
+        whole(problem.network, x, problem.y)
+        assert whole.n_undefined == int((problem.y == 2).sum()) + 1
     if penalty != "gap":  # members are drawn for all groups at once
         own = problem.y == 1
         two = (problem.groups < 2) & own

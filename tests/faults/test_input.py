@@ -92,8 +92,11 @@ def test_fault_06_other_names_for_two_classes(classes):
 
 
 def test_fault_06_more_than_two_classes():
-    with pytest.raises(gcig.InputError, match=r"3 classes.*Only binary classification is supported"):
-        fit(y=np.arange(120) % 3)
+    with pytest.raises(gcig.InputError) as raised:
+        gcig.FairXPaperClassifier().fit(X, np.arange(120) % 3, sensitive_features=SEX)
+    assert raised.value.argument == "y"
+    with pytest.raises(gcig.InputError, match=r"60 classes \(at most 50\)"):
+        fit(y=np.arange(120) % 60)
     with pytest.raises(gcig.InputError, match="Unknown label type: continuous"):
         fit(y=X["income"])
 
@@ -105,8 +108,10 @@ def test_fault_07_one_group():
 
 def test_fault_08_an_empty_cell():
     y = np.where(SEX == "female", 0, Y)
-    with pytest.raises(gcig.InputError, match=r"fewer in \(label 1, group 'female'\)\. Merge small groups"):
+    with pytest.warns(gcig.InputWarning, match=r"No rows in \(label 1, group 'female'\).*Merge small groups"):
         fit(y=y)
+    with pytest.raises(gcig.InputError, match="No label occurs in two groups"):
+        fit(y=(SEX == "female").astype(int))
     y[np.flatnonzero(SEX == "female")[:2]] = 1
     compared = gcig.compare(X, y, sensitive_features=SEX, methods=["unconstrained"])
     assert len(compared.results) == 5

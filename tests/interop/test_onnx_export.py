@@ -242,6 +242,15 @@ def test_adult_with_every_method_that_decides_by_a_threshold(adult, method, expo
     assert_same_answers(export(model), model, test)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("key", ["agarwal", "lagrangian", "adversarial"])
+def test_methods_for_a_number(credit, key, export):
+    X, _, groups = credit
+    model = METHODS[key].estimator_for("number")(**{**QUICK_CREDIT, "max_epochs": 1})
+    model.fit(X, X["credit_amount"], sensitive_features=groups)
+    assert_same_answers(export(model), model, X)
+
+
 # --- Labels ------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,9 @@ from tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 
 # Three epochs on half the rows do not learn much.
 pytestmark = [
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.BoundWarning"),
     pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.CollapseWarning"),
+    pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.NothingToRepairWarning"),
     pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.ThresholdWarning"),
 ]
 

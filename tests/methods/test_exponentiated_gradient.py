@@ -12,11 +12,11 @@ from gcig._validation import InputError
 from gcig.methods.exponentiated_gradient import (
     ExponentiatedGradientClassifier,
     ExponentiatedGradientRegressor,
-    resample,
+    worst_loss,
 )
 from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
-from gcig.training.batches import Rows
+from support.games import make_data
 from tables import QUICK_BIASED, gaps, make_biased, make_biased_task
 
 SHORT = {**QUICK_BIASED, "max_iter": 8}
@@ -169,18 +169,6 @@ def test_sample_weight_decides_which_rates_are_made_equal(biased):
     assert gap_of_clerks(sample_weight=weights) < 0.5 * gap_of_clerks()
 
 
-def test_rows_are_repeated_in_proportion_to_their_weights():
-    rng = np.random.default_rng(0)
-    weights = torch.from_numpy(rng.uniform(0, 3, 1000))
-    rows = Rows(torch.zeros(1000, 1), torch.arange(1000), torch.zeros(1000), weights)
-    counts = torch.bincount(resample(rows).labels, minlength=1000)
-    assert counts.sum() == 1000
-    assert (counts - weights / weights.mean()).abs().max() <= 1
-    assert resample(rows).weights is None
-    whole = Rows(rows.inputs, rows.labels, rows.groups)
-    assert resample(whole) is whole
-
-
 def test_warm_start_continues_from_the_heaviest_network(biased):
     settings = {**QUICK_BIASED, "max_iter": 2, "round_epochs": 1, "warm_start": True}
     model = ExponentiatedGradientClassifier(**settings).fit(biased.X, biased.y, **biased.by)
@@ -274,3 +262,15 @@ def test_warm_start_continues_with_a_number(numbers):
     before = model.score(numbers.X, numbers.y)
     model.set_params(max_epochs=1).fit(numbers.X, numbers.y, **numbers.by)
     assert model.score(numbers.X, numbers.y) > before - 0.05
+
+
+def test_the_worst_loss_is_that_of_the_group_with_the_largest_mean():
+    data = make_data("number", 100, n_groups=3)
+    squares = (data.all.inputs[:, 0] - data.all.labels).square()
+    expected = max(float(squares[data.all.groups == g].mean()) for g in range(3))
+    assert worst_loss(Column(), data) == pytest.approx(expected)
+
+
+class Column(nn.Module):
+    def forward(self, inputs):
+        return inputs[:, 0]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gcig
-from gcig.methods import METHODS, Method
+from gcig.methods import METHODS, registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "new_method.rst"
 BLOCK = re.compile(r"^\.\. code-block:: (\w+)\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
@@ -76,6 +76,6 @@ def test_the_page_uses_public_names_only():
 
 def test_the_line_of_the_registry_works():
     ((_, line),) = blocks("text")
-    (method,) = eval(line, {"Method": Method})
-    assert (method.key, method.label) == ("reweighing", "Reweighing")
-    assert method.location == "gcig.methods.reweighing:ReweighingClassifier"
+    (method,) = eval(line, {"_own": registry._own})
+    assert (method.key, method.label, method.tasks) == ("reweighing", "Reweighing", ("binary", "classes"))
+    assert set(method.locations.values()) == {"gcig.methods.reweighing:ReweighingClassifier"}

@@ -200,6 +200,19 @@ def test_moving_averages_of_the_paper_are_not_saved(tmp_path):
     assert np.array_equal(twin.predict_proba(TEST.X), model.predict_proba(TEST.X))
 
 
+def test_quantiles_of_a_group_of_fewer_than_11_rows_are_not_saved(tmp_path):
+    sex = LOANS.sex.to_numpy(dtype=object).copy()
+    sex[:10] = "few"
+    estimator = METHODS["dir"].estimator(**QUICK)
+    model = estimator.fit(LOANS.X, LOANS.y, sensitive_features=sex)
+    for store in (lambda: model.save(tmp_path / "model"), model.__getstate__):
+        with pytest.raises(PersistenceError, match="quantiles of the group 'few' would be records"):
+            store()
+    assert list(tmp_path.iterdir()) == []
+    sex[:11] = "few"
+    estimator.fit(LOANS.X, LOANS.y, sensitive_features=sex).save(tmp_path / "model")
+
+
 def test_a_teacher_is_not_saved(tmp_path):
     teacher = LogisticRegression().fit(LOANS.numbers, LOANS.y)
     model = FairXClassifier(**FAIRX, teacher=teacher).fit(LOANS.numbers, LOANS.y, **LOANS.groups)

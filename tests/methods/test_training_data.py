@@ -5,7 +5,8 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from gcig._validation import InputError, InputWarning
-from gcig.methods.training_data import check_table, split_rows
+from gcig.methods.training_data import check_table, resample, split_rows
+from gcig.training.batches import Rows
 from tables import make_loans
 
 LOANS = make_loans(200)
@@ -165,3 +166,15 @@ def test_too_few_rows_to_hold_out_give_a_warning():
         _, training, validation = prepared(table)
     assert validation is None
     assert len(training) == 4
+
+
+def test_rows_are_repeated_in_proportion_to_their_weights():
+    rng = np.random.default_rng(0)
+    weights = torch.from_numpy(rng.uniform(0, 3, 1000))
+    rows = Rows(torch.zeros(1000, 1), torch.arange(1000), torch.zeros(1000), weights)
+    counts = torch.bincount(resample(rows).labels, minlength=1000)
+    assert counts.sum() == 1000
+    assert (counts - weights / weights.mean()).abs().max() <= 1
+    assert resample(rows).weights is None
+    whole = Rows(rows.inputs, rows.labels, rows.groups)
+    assert resample(whole) is whole

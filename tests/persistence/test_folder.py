@@ -323,7 +323,7 @@ while True:
 def test_a_killed_process_leaves_a_whole_model(tmp_path, delay):
     path = tmp_path / "model"
     command = [sys.executable, "-c", SAVE_FOR_EVER, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(Path(folders.__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(folders.__file__).parents[1])}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"saved\n"
         time.sleep(delay)

@@ -75,7 +75,8 @@ class HangingClassifier(UnconstrainedClassifier):
 
 @contextlib.contextmanager
 def registered(key, estimator):
-    METHODS.add(key, Method(key, key, f"{estimator.__module__}:{estimator.__qualname__}"), overwrite=True)
+    location = f"{estimator.__module__}:{estimator.__qualname__}"
+    METHODS.add(key, Method(key, key, {"binary": location}), overwrite=True)
     try:
         yield key
     finally:

@@ -282,6 +282,12 @@ def register_attribution(
         Without arguments, returns an object with the attribute ``complete`` and the method ``attribute``.
     overwrite : bool
         Whether another attribution of this name is replaced.
+
+    Examples
+    --------
+    >>> register_attribution("midpoint", lambda: IntegratedGradients("midpoint", 8), overwrite=True)
+    >>> resolve_attribution("midpoint").n_steps
+    8
     """
     ATTRIBUTIONS.add(name, attribution, overwrite=overwrite)
 

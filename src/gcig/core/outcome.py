@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gcig._arguments import check_argument, is_number
+from gcig._arguments import check_argument, is_count, is_number
 from gcig.core.task import Classes, Task, as_outputs, task_of
 
 
@@ -86,6 +86,8 @@ class OutcomeLoss(nn.Module):
         smoothness: float = 0.0,
     ) -> None:
         super().__init__()
+        if n_groups is not None:
+            check_argument("n_groups", n_groups, "a positive integer", lambda value: is_count(value, 1))
         check_argument("width", width, "a positive number", lambda value: is_number(value) and value > 0)
         check_argument(
             "smoothness", smoothness, "a number >= 0", lambda value: is_number(value) and value >= 0

@@ -9,13 +9,13 @@ network below a million parameters, and 32 otherwise.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from gcig._arguments import check_argument, is_count, is_number
-from gcig.core.attribution import Attribution, IntegratedGradients, Score, resolve_attribution
+from gcig.core.attribution import RULES, Attribution, IntegratedGradients, Score, resolve_attribution
 from gcig.core.columns import spread_origin
 from gcig.core.definition import EPS
 from gcig.core.gap import gaps_by_kind, smooth_root
@@ -30,6 +30,7 @@ _FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32
 class _Penalty(nn.Module):
     """Attributions of the rows of a mini-batch relative to references."""
 
+    _warns: ClassVar[bool] = True  # of kinks
     matrix: Tensor | None
 
     def __init__(
@@ -45,6 +46,10 @@ class _Penalty(nn.Module):
     ) -> None:
         super().__init__()
         check_argument("rows", rows, "'auto', 'all' or a positive integer", _is_rows)
+        rules = ("auto", "secant", *RULES)
+        check_argument("rule", rule, f"one of {list(rules)}", rules.__contains__)
+        if origin is not None:
+            check_argument("origin", origin, "a tensor", lambda value: isinstance(value, Tensor))
         check_argument("n_steps", n_steps, "'auto' or a positive integer", _is_steps)
         if random_state is not None:
             check_argument("random_state", random_state, "an integer >= 0", lambda n: is_count(n, 0, 2**63))
@@ -87,7 +92,9 @@ class _Penalty(nn.Module):
             x, y, weights = x[chosen], y[chosen], None if weights is None else weights[chosen]
         if self._checked != id(module) and len(x):
             score = Score.of(module, self.baselines.task, y[:2])
-            check_trainable(module, score, x[:2].unsqueeze(0), kinks=not self._takes_secants(module, x))
+            check_trainable(
+                module, score, x[:2].unsqueeze(0), kinks=self._warns and not self._takes_secants(module, x)
+            )
             self._checked = id(module)
         return x, y, weights
 

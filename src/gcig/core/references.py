@@ -243,6 +243,12 @@ def register_references(
         Takes `ReferenceRows` and returns `References`.
     overwrite : bool
         Whether another kind of this name is replaced.
+
+    Examples
+    --------
+    >>> register_references("few", lambda rows: Members(rows, n_draws=2), overwrite=True)
+    >>> "few" in REFERENCES
+    True
     """
     REFERENCES.add(name, references, overwrite=overwrite)
 

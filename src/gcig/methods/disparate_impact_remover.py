@@ -15,6 +15,8 @@ from gcig.data.passthrough import PassThrough
 from gcig.methods.quantile_repair import REASON, GroupRepair, Quantiles, Repairing, is_indicator
 from gcig.methods.training_data import CheckedTable, require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
+from gcig.persistence import PersistenceError
+from gcig.records.audit import SMALLEST_CELL
 
 
 class RepairingNetwork(Repairing):
@@ -24,6 +26,17 @@ class RepairingNetwork(Repairing):
     needs_groups_to_predict: ClassVar[bool] = True
     fitted_attributes: ClassVar[tuple[str, ...]] = ("repair_",)
     fitted_records: ClassVar[tuple[type, ...]] = (GroupRepair, Quantiles)
+
+    def check_private(self: Any) -> None:
+        """Raise a `PersistenceError` if a group is so small that its quantiles are records of its people."""
+        least = min(SMALLEST_CELL, self.n_quantiles)
+        for parts in self.repair_.columns.values():
+            for name, part in zip(self.groups_, parts, strict=True):
+                if len(part.values) < least:
+                    raise PersistenceError(
+                        f"the quantiles of the group {name!r} would be records of its people, because it has "
+                        f"fewer than {SMALLEST_CELL} training rows: merge small groups or drop them"
+                    )
 
     def check_learned(self: Any) -> None:
         """Raise a `ValueError` unless the repair fits the groups and the columns."""

@@ -14,6 +14,7 @@ from gcig._validation import InputError, warn_input
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition
+from gcig.core.modules import evaluating
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.audit import SMALLEST_CELL
@@ -47,13 +48,13 @@ class Explanation:
     --------
     >>> import gcig
     >>> data = gcig.load_dataset("german", include_sensitive=False)
-    >>> model = gcig.FairXClassifier(max_epochs=5, random_state=0)
+    >>> model = gcig.FairXClassifier(max_epochs=5, budget=0, random_state=0)
     >>> model = model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     >>> found = model.explain(data.X, data.y)
     >>> found.attributions.shape, found.groups
     ((2, 1000, 19), ('female', 'male'))
     >>> found.top_columns(1).index[0]
-    'checking_status'
+    'duration'
     """
 
     attributions: Encoded
@@ -133,9 +134,9 @@ def explain_rows(
         )
     references = references.nan_to_num()
     inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
-    attribution = choose_steps(IntegratedGradients(), score, inputs, references)
+    attribution = choose_steps(IntegratedGradients(), score, inputs, references, tolerance=1e-5)
     values = attribution.attribute(score, inputs, references)
-    with torch.no_grad():
+    with evaluating(adapted.module), torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)
     residual = (values.sum(-1) - change).abs()
     compared_columns = ComparedColumns.find(adapted, encoded, np.nan_to_num(baselines).mean(axis=(0, 1)))

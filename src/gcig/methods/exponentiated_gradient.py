@@ -1,9 +1,8 @@
 """The reductions approach: a mixture of networks trained on reweighted rows.
 
-Two classes get equal odds (Agarwal, Beygelzimer, Dudik, Langford and Wallach 2018, "A reductions approach to
-fair classification", https://arxiv.org/abs/1803.02453), and a number a bound on the loss of every group
-(Agarwal, Dudik and Wu 2019, "Fair regression", https://arxiv.org/abs/1905.12843). The saddle point is found
-by Fairlearn's `ExponentiatedGradient`.
+Two classes get equal odds (Agarwal et al. 2018, "A reductions approach to fair classification",
+https://arxiv.org/abs/1803.02453), a number a bound on the loss of every group (Agarwal, Dudik and Wu 2019,
+"Fair regression", https://arxiv.org/abs/1905.12843), by Fairlearn's `ExponentiatedGradient`.
 """
 
 import math
@@ -16,15 +15,16 @@ import numpy as np
 import torch
 from fairlearn.reductions import BoundedGroupLoss, EqualizedOdds, ExponentiatedGradient, SquareLoss
 from sklearn.base import BaseEstimator
-from torch import Tensor, nn
+from torch import nn
 
 from gcig._arrays import Codes, Encoded, Floats
+from gcig.core.outcome import cell_rates
 from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.parameters import POSITIVE_INTEGER, Parametrised, number, optional, parameter
 from gcig.methods.randomised import RandomisedClassifier
-from gcig.methods.training_data import TrainingData
+from gcig.methods.training_data import TrainingData, resample
 from gcig.methods.unconstrained import UnconstrainedRegressor, train_plainly
-from gcig.training.batches import Rows, all_outputs
+from gcig.training.batches import all_outputs
 from gcig.training.loop import Loop, Outcome
 from gcig.training.runtime import resolve_batch_size
 
@@ -111,38 +111,29 @@ class Reduction(Parametrised):
             search.fit(np.arange(len(rows))[:, None], labels, sensitive_features=groups)
         self.n_rounds_, self.best_gap_ = int(search.n_oracle_calls_), float(search.best_gap_)
         # If the costs of all rows have one sign, Fairlearn predicts one class itself, without a network.
-        rounds_used = [k for k, each in search.predictors_.items() if isinstance(each, _Rounds)]
-        weights = search.weights_[rounds_used]
-        weights = weights[weights > _NEGLIGIBLE_WEIGHT]
+        trained = [k for k, each in search.predictors_.items() if isinstance(each, _Rounds)]
+        weights = search.weights_[trained][search.weights_[trained] > _NEGLIGIBLE_WEIGHT]
         networks = [search.predictors_[k].network_ for k in weights.index]
-        mixture = MixtureOfOutputs(networks or [start], weights.tolist() or [1.0])
-        return mixture.to(rows.inputs.device), outcome
+        mixture = MixtureOfOutputs(networks or [start], weights.tolist() or [1.0]).to(rows.inputs.device)
+        if data.task.key == "number" and worst_loss(mixture, data) > worst_loss(start, data):
+            mixture = MixtureOfOutputs([start], [1.0]).to(rows.inputs.device)  # no gain on new rows
+        return mixture, outcome
 
 
-def resample(rows: Rows) -> Rows:
-    """Return as many rows, each as often as its weight says, because Fairlearn counts all rows alike.
-
-    >>> rows = Rows(torch.zeros(4, 1), torch.arange(4), torch.zeros(4), torch.tensor([2.0, 0.0, 1.0, 1.0]))
-    >>> resample(rows).labels
-    tensor([0, 0, 2, 3])
-    """
-    if rows.weights is None:
-        return rows
-    shares = rows.weights.double().cumsum(0) / rows.weights.double().sum()
-    places = (torch.arange(len(rows), dtype=torch.float64, device=shares.device) + 0.5) / len(rows)
-    positions: Tensor = torch.searchsorted(shares, places).clamp_max(len(rows) - 1)
-    return replace(rows[positions], weights=None)
+def worst_loss(network: nn.Module, data: TrainingData) -> float:
+    """Return the mean loss of the group with the largest one, on the rows that a model is measured on."""
+    rows = data.held_out
+    losses = data.task.loss(all_outputs(network, rows.inputs), rows.labels).unsqueeze(1)
+    everyone = torch.zeros_like(rows.groups)
+    return float(cell_rates(losses, everyone, rows.groups, 1, data.n_groups, rows.weights)[0].max())
 
 
 class ExponentiatedGradientClassifier(Reduction, RandomisedClassifier):
     """A mixture of networks with equal true and false positive rates, for two classes.
 
-    The constraints become costs of single rows: each round trains a network on relabelled, reweighted rows,
-    and the result is the mixture with the least error within the constraints on the training rows, which are
-    repeated in proportion to ``sample_weight``. For every row one of the networks is drawn to decide.
-    `predict` draws reproducibly, `expected_predictions` returns the probabilities; neither needs groups. The
-    logit and the probabilities are those of the weighted mean of the networks' logits, which is also what is
-    explained.
+    Each round trains a network on relabelled, reweighted rows (repeated in proportion to ``sample_weight``).
+    For every row one network of the mixture is drawn to decide: `predict` draws reproducibly,
+    `expected_predictions` returns the probabilities. What is explained is the weighted mean of the logits.
 
     Attributes
     ----------
@@ -172,10 +163,10 @@ class ExponentiatedGradientClassifier(Reduction, RandomisedClassifier):
 class ExponentiatedGradientRegressor(Reduction, UnconstrainedRegressor):
     """A mixture of networks under a bound on the mean squared error of every group, for a number.
 
-    The bound is the plain network's error on all rows: no group is to be predicted worse than all are. As
-    this is seldom possible, `eps` says what it may cost. The prediction is the mean of the networks'
-    predictions, whose error in every group is at most that of a network drawn for each row. Other parameters
-    and the attributes are those of `ExponentiatedGradientClassifier`.
+    The bound is the plain network's error on all rows. As it can seldom be met, `eps` says what it may cost.
+    The prediction is the mean of the networks' predictions, whose error in every group is at most that of a
+    network drawn for each row. If the worst group gains nothing on held-out rows, the plain network is kept.
+    Everything else is as in `ExponentiatedGradientClassifier`.
     """
 
     eps: float = parameter(

@@ -53,8 +53,7 @@ def pulls(multipliers: Tensor) -> Tensor:
 class Multipliers(nn.Module):
     """The dual player: multipliers, and observed rates as moving averages over rows.
 
-    Each rate is averaged over about ``memory`` rows of its cell and group, or all if there are fewer, which
-    makes all rates about equally precise. The dual learning rate of an epoch is divided by its `steps`.
+    Each is averaged over ``memory`` rows of its cell and group (or all) to be about as precise as the others.
     """
 
     values: Tensor
@@ -98,11 +97,10 @@ class PrimalDual(Game):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        n_decisions = self.task.decisions(self.members.new_zeros(1, self.task.n_outputs)).shape[1]
-        self.opponent = self.multipliers = Multipliers(self.members, n_decisions, self.model, self.steps)
+        self.opponent = self.multipliers = Multipliers(self.members, self.n_decisions, self.model, self.steps)
         # Cells and decisions weigh as in the outcome gap. Shares of all rows make the gradient unbiased.
         weight = self.task.outcome_cells(self.rows.labels, self.model.outcome)[2]
-        weight *= float(self.task.distance_of_rates(torch.ones(n_decisions))) / n_decisions
+        weight *= float(self.task.distance_of_rates(torch.ones(self.n_decisions))) / self.n_decisions
         self.scale = weight / self.members.mean(0).clamp_min(1e-30).unsqueeze(2)
 
     def __call__(self, positions: Tensor) -> dict[str, Tensor]:

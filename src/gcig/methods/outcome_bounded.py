@@ -113,6 +113,7 @@ class Game:
     def __post_init__(self) -> None:
         self.rows, self.task = self.data.training, self.data.task
         self.members = members_of_cells(self.rows, self.task, self.data.n_groups, self.model.outcome)
+        self.n_decisions = self.task.decisions(self.members.new_zeros(1, self.task.n_outputs)).shape[1]
         self.opponent: nn.Module = nn.Module()
 
     @property

@@ -99,7 +99,7 @@ NON_NEGATIVE = number("a finite number >= 0", lambda value: 0 <= value < math.in
 POSITIVE = number("a finite number > 0", lambda value: 0 < value < math.inf)
 POSITIVE_INTEGER = integer(1)
 INSIDE = number("a number between 0 and 1", lambda value: 0 < value < 1)
-BOUND = optional(number("a number > 0", lambda value: value > 0), None)
+BOUND = optional(POSITIVE, None)
 LAYER_SIZES = Rule(
     f"a sequence of at most {_MAX_LAYERS} integers between 1 and {_LARGEST_SIZE:,}, such as (64, 32), "
     f"with at most {_MAX_WEIGHTS:,} weights between two layers",

@@ -114,12 +114,14 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
 
 def save_model(model: "NetworkEstimator", path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
+    model.check_private()
     document, tensors = describe_model(model)
     save_folder(path, document, tensors, kind=_KIND)
 
 
 def portable_state(model: "NetworkEstimator") -> dict[str, Any]:
     """Return a fitted estimator as text and arrays, for serialisers that store no code, such as skops."""
+    model.check_private()
     document, tensors = describe_model(model)
     if needs_module(document["network"]):
         raise PersistenceError(

@@ -67,6 +67,15 @@ class TrainingData:
         The same, with dummy columns of one category joined.
     protected : tuple of AttributeColumns
         The protected attributes among the encoded columns.
+
+    Examples
+    --------
+    >>> from gcig.core.task import Binary
+    >>> rows = Rows(torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
+    >>> column = torch.zeros(1, dtype=torch.int64)
+    >>> data = TrainingData(rows, rows, None, 2, pd.DataFrame(), Binary(), column, column)
+    >>> len(data.held_out)  # nothing is held out
+    2
     """
 
     all: Rows
@@ -199,6 +208,21 @@ def split_rows(
         return rows, rows, None, everything
     parts = [rows[torch.from_numpy(part).to(device)] for part in (kept, held_out)]
     return rows, parts[0], parts[1], kept
+
+
+def resample(rows: Rows) -> Rows:
+    """Return as many rows, each as often as its weight says, for algorithms that count all rows alike.
+
+    >>> rows = Rows(torch.zeros(4, 1), torch.arange(4), torch.zeros(4), torch.tensor([2.0, 0.0, 1.0, 1.0]))
+    >>> resample(rows).labels
+    tensor([0, 0, 2, 3])
+    """
+    if rows.weights is None:
+        return rows
+    shares = rows.weights.double().cumsum(0) / rows.weights.double().sum()
+    places = (torch.arange(len(rows), dtype=torch.float64, device=shares.device) + 0.5) / len(rows)
+    positions: Tensor = torch.searchsorted(shares, places).clamp_max(len(rows) - 1)
+    return replace(rows[positions], weights=None)
 
 
 def require_groups(model: Any, X: Any, sensitive_features: Any, *, n_rows: int, reason: str) -> Groups:

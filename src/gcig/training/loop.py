@@ -95,7 +95,7 @@ class DivergenceError(RuntimeError):
     ...     model.fit(data.X, data.y, sensitive_features=data.sensitive_features)
     ... except DivergenceError as error:
     ...     print(error)
-    without any fairness term, training diverged in epoch 1: ...Lower learning_rate...
+    training diverged in epoch 1: ...Lower learning_rate...
     """
 
     def __init__(self, message: str, outcome: Outcome | None = None) -> None:

@@ -91,7 +91,7 @@ class MiniBatch:
     def gaps(self, scale: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the squared reason gap and its squared varying part by kind, in units of `scale`."""
         how = self.explaining
-        weights = None if self.weights is None else self.weights[: how.n_rows]
+        weights = None if self.weights is None else self.weights[: self.n][: how.n_rows]
         cells = self.task.cells(self.labels[: how.n_rows])
         return gaps_by_kind(self.attributions, how.kinds, how.baselines, cells, scale, weights)
 

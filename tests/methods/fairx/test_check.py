@@ -66,7 +66,13 @@ def test_classes_are_checked():
     labels = network(rows.inputs).argmax(1)
     rows = Rows(rows.inputs, labels, rows.groups)
     found = check_network(
-        network, rows, Classes.of(labels), 2, IntegratedGradients(), torch.eye(4), outcome="equalized_odds"
+        network,
+        rows,
+        Classes.of(labels, n_classes=3),
+        2,
+        IntegratedGradients(),
+        torch.eye(4),
+        outcome="equalized_odds",
     )
     assert found.reasons.found
 

@@ -1,5 +1,7 @@
 """Families over budgets."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,9 @@ import gcig
 from methods.fairx.test_estimator import FAST, make_table
 
 QUICK = {**FAST, "max_epochs": 4}
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.BoundWarning")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +51,9 @@ def test_the_page_and_the_record(family, tmp_path):
 
 def test_numbers_have_a_frame():
     X, y, groups = make_table(task="number")
-    family = gcig.FairXRegressor(**QUICK).path(X, y, sensitive_features=groups, budgets=[0.1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        family = gcig.FairXRegressor(**QUICK).path(X, y, sensitive_features=groups, budgets=[0.1])
     assert family.frame["r2"].notna().all()
 
 

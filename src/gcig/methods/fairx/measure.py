@@ -101,12 +101,13 @@ def _relative_to_means(network: nn.Module, held_out: HeldOut, spread: float) -> 
         values = attribution.attribute(score, some.inputs, baselines.of(some.labels))
     values = values.detach().flatten(2) @ held_out.columns
     sizes = values.abs().sum(-1)  # (groups, n)
-    defined = defined_rows(sizes) & baselines.defined[task.cells(some.labels)].all(1)
+    compared = baselines.defined[task.cells(some.labels)].T  # (groups, n)
+    defined = defined_rows(sizes.where(compared, torch.inf)) & (compared.sum(0) > 1)
     if not bool(defined.any()):
         return {"gcig": math.nan, "columns": math.nan, "reason_size": math.nan}
     kept = values[:, defined]
     return {
-        "gcig": float(disparity(kept).mean()),
+        "gcig": float(disparity(kept, defined=compared[:, defined]).mean()),
         "columns": float(effective_columns(column_shares(kept))),
         "reason_size": float(sizes[:, defined].mean()) / spread if spread > 0 else math.nan,
     }

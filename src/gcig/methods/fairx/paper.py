@@ -19,6 +19,7 @@ from gcig.core.references import GroupBaselines
 from gcig.core.task import KEEP_OUTCOMES, as_outputs
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.warnings import warn_of_collapse
+from gcig.methods.networks import raise_if_diverged
 from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import has_collapsed, utility
@@ -26,6 +27,12 @@ from gcig.models.mlp import ACTIVATIONS
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome, train
 from gcig.training.runtime import one_thread
+
+
+class _PublishedPenalty(GCIGPenalty):
+    """The paper's term; that its gradient misses the movement of kinks belongs to the algorithm."""
+
+    _warns: ClassVar[bool] = False
 
 
 class FairXPaperClassifier(
@@ -90,7 +97,7 @@ class FairXPaperClassifier(
         baselines = GroupBaselines.from_data(
             rows.inputs, rows.labels, rows.groups, task=data.task, n_groups=data.n_groups, rate=self.ema_rate
         )
-        penalty = GCIGPenalty(baselines, norm=self.norm, rule="right", n_steps=self.n_steps, rows="all")
+        penalty = _PublishedPenalty(baselines, norm=self.norm, rule="right", n_steps=self.n_steps, rows="all")
         fairness = OUTCOME_LOSSES[self.outcome](data.n_groups, task=data.task)
         loop = replace(self.resolve_loop(len(rows)), schedule="constant", patience=None)
         rate = self.resolve_learning_rate(loop.batch_size)
@@ -130,8 +137,9 @@ class FairXPaperClassifier(
             error.network = network
             raise
         self.ema_baselines_ = baselines.values.cpu().numpy()
-        outputs = all_outputs(network, rows.inputs).double().cpu().numpy()
-        measured = utility(data.task, outputs, rows.labels.cpu().numpy())
+        outputs = all_outputs(network, rows.inputs).double()
+        raise_if_diverged(outputs)
+        measured = utility(data.task, outputs.cpu().numpy(), rows.labels.cpu().numpy())
         self.collapsed_ = has_collapsed(data.task, measured)
         if self.collapsed_:
             warn_of_collapse(data.task, measured, {})

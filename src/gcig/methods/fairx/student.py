@@ -110,8 +110,8 @@ def train_student(
     generator = generator_on(device, generator)
     kinds = _kinds(setting)
     attribution = setting.attribution
-    if isinstance(attribution, IntegratedGradients):
-        attribution = replace(attribution, n_steps=tuning.nodes)
+    if attribution == IntegratedGradients():  # the default; one of the user's own is taken as it is
+        attribution = IntegratedGradients(n_steps=tuning.nodes)
     explaining = Explaining(
         setting.baselines, kinds, attribution, setting.columns, tuning.explained, generator
     )

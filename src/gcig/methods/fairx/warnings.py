@@ -14,7 +14,17 @@ _NAMES = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 
 
 class CollapseWarning(UserWarning):
-    """The model knows next to nothing, or uses far fewer or far more columns than the plain network."""
+    """The model knows next to nothing, or uses far fewer or far more columns than the plain network.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_columns(2.0, 9.0)
+    >>> str(caught[0].message)[:60]
+    'the model uses 2.0 effective columns, the plain network 9.0.'
+    """
 
 
 class BoundWarning(UserWarning):
@@ -24,6 +34,15 @@ class BoundWarning(UserWarning):
     ----------
     bound : Bound or None
         The bound with the value reached; None for the budget.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_unshowable(Bound("max_gap", 0.01, 0.0, fair_limit=0.08, n_rows=800))
+    >>> caught[0].message.bound.can_be_shown
+    False
     """
 
     def __init__(self, message: str, bound: Bound | None = None) -> None:
@@ -41,6 +60,14 @@ class NothingToRepairWarning(UserWarning):
     ----------
     check : Check
         What was compared, and the smallest dependence that could have been seen.
+
+    Examples
+    --------
+    >>> from gcig.methods.fairx.check import Dependence
+    >>> reasons = Dependence("reason_gap", 0.02, p=0.4, chance=0.06, detectable=0.09)
+    >>> outcomes = Dependence("outcome_gap", 0.03, p=0.6, chance=0.08, detectable=0.1)
+    >>> str(NothingToRepairWarning(Check(reasons, outcomes)))[:17]
+    'Nothing to repair'
     """
 
     def __init__(self, check: Check) -> None:
