@@ -25,12 +25,11 @@ SHARED = {
     "robustness": FLAGS,
 }
 OF_AUDITS = {
-    "n_shuffles": [*HOSTILE, 2.5, 100_001],
-    "max_rows_explained": [*HOSTILE, 0, 2.5, 2**63],
-    "include_protected": FLAGS,
-    "progress": FLAGS,
+    "max_calls": [*HOSTILE, 0, 2.5, 2**63],
+    "missing_groups": HOSTILE,
+    "task": HOSTILE,
+    "attribution": HOSTILE,
     "trust_pickle": FLAGS,
-    "identifiers": [*HOSTILE[:7], 3],
     "against": [*HOSTILE[:4], 1j, {}],
     "name": [3, b"x", math.nan],
 }
@@ -46,7 +45,10 @@ OF_PENALTIES = {
 }
 OF_EXPLANATIONS = {name: SHARED[name] for name in ("threshold", "definition", "min_cell", "random_state")}
 OF_EXPLANATIONS |= {
-    name: OF_AUDITS[name] for name in ("include_protected", "trust_pickle", "identifiers", "name")
+    "include_protected": FLAGS,
+    "trust_pickle": FLAGS,
+    "identifiers": [*HOSTILE[:7], 3],
+    "name": OF_AUDITS["name"],
 }
 OF_EXPLANATIONS |= {"neighbours": FLAGS}
 OF_COMPARISONS = {
@@ -108,10 +110,6 @@ def test_explanations_name_the_argument(model, name, value):
         gcig.explain(model, LOANS.X[:2], **{name: value})
 
 
-@pytest.mark.parametrize("names", [[], range(3)])
-def test_audits_count_identifiers(model, names):
-    with pytest.raises(gcig.InputError, match=f"^identifiers has {len(names)} names for 120 rows"):
-        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, identifiers=names)
 
 
 @pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
@@ -129,13 +127,13 @@ def test_baselines_name_the_argument(rate):
     assert raised.value.argument == "rate"
 
 
-@pytest.mark.parametrize("limit", [math.nan, -1, "x", b"x", 1j, (1, 2), {}, pd.NA, True])
+@pytest.mark.parametrize("limit", [math.nan, "x", b"x", 1j, (1, 2), {}, pd.NA, True])
 def test_limits_name_the_argument(model, limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         options = {"n_bootstrap": 5, "min_cell": 1}  # the model was trained on few rows
         found = gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **options)
-    with pytest.raises(gcig.InputError, match=r"^max_gcig must be a number of at least 0, not"):
+    with pytest.raises(gcig.InputError, match=r"^max_gcig must be a number, not"):
         found.check(max_gcig=limit)
     assert found.check(max_gcig=math.inf).passed
 

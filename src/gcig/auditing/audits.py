@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument
+from gcig._arguments import check_argument, is_flag
 from gcig._files import hash_file
 from gcig._tables import as_spelled, level_name
 from gcig._validation import InputError, InputWarning, check_lengths
@@ -147,7 +147,7 @@ def _finish(record: AuditRecord, earlier: AuditRecord | None) -> AuditResult:
 
 def _check_name(name: Any, trust_pickle: Any) -> None:
     check_argument("name", name, "None or a text", lambda value: value is None or isinstance(value, str))
-    check_argument("trust_pickle", trust_pickle, "True or False", lambda value: isinstance(value, bool))
+    check_argument("trust_pickle", trust_pickle, "True or False", is_flag)
 
 
 def read_earlier(against: "AuditRecord | AuditResult | str | Path | None") -> AuditRecord | None:

@@ -116,7 +116,14 @@ def explain(
     (['age'], 4)
     """
     favourable = options.pop("favourable", None)
+    check_argument("trust_pickle", trust_pickle, "True or False", is_flag)
     chosen = MeasureOptions(measures=[], n_bootstrap=0, **options)
+    check_argument(
+        "identifiers",
+        identifiers,
+        "None or a sequence with the name of each row",
+        lambda value: value is None or (len(value) >= 0 and not isinstance(value, str | bytes)),
+    )
     for flag, value in (("neighbours", neighbours), ("include_protected", include_protected)):
         check_argument(flag, value, "True or False", is_flag)
     check_argument("name", name, "None or a text", lambda value: value is None or isinstance(value, str))
@@ -217,7 +224,7 @@ def check_identifiers(identifiers: Sequence[Any] | None, n_rows: int) -> list[st
     """Return the names of rows as text, or None if there are none."""
     if identifiers is None:
         return None
-    if isinstance(identifiers, str | bytes) or len(identifiers) != n_rows:
+    if len(identifiers) != n_rows:
         raise InputError(
             f"has {len(identifiers)} names for {n_rows} rows. Pass one per row.", argument="identifiers"
         )

@@ -648,7 +648,7 @@ class _Base:
             return Shapley(blocks, self.options.seed), name
         if name not in ATTRIBUTIONS:
             raise InputError(
-                f"is {name!r}: choose 'auto' or one of {', '.join(map(repr, ATTRIBUTIONS))}.",
+                f"must be 'auto', 'shapley' or one of {', '.join(map(repr, ATTRIBUTIONS))}, not {name!r}.",
                 argument="attribution",
             )
         if not gradients:
