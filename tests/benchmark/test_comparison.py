@@ -46,7 +46,7 @@ def test_the_picture_is_saved(found, tmp_path):
 @pytest.mark.parametrize(("selection_rate", "hollow"), [(0.35, 0), (1.0, 2)])
 def test_a_model_that_decides_everyone_alike_is_hollow(selection_rate, hollow):
     """In both panels, as on pages."""
-    usual, alike = evaluation(), replace(evaluation(auc=0.8), selection_rate=selection_rate)
+    usual, alike = evaluation(), evaluation(auc=0.8, decided_alike=max(selection_rate, 1 - selection_rate))
     results = (fold("unconstrained", 0, usual), fold("fairx", 0, alike))
     assert ComparisonResult(results, ()).plot().svg.count('class="hollow"') == hollow
 
@@ -99,21 +99,14 @@ def test_given_parameters_override_tuned_ones(tuning):
 
 def comparison_of(figures):
     """A comparison whose folds have the given (auc, eo_gap, gcig, collapsed) by method."""
-    from dataclasses import replace
-
-    from gcig.metrics.predictions import evaluate_predictions
-
-    sample = evaluate_predictions(
-        [0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], sensitive_features=[0, 0, 1, 1], min_cell=1
-    )
     trials, results = [], []
     for method, (auc, eo_gap, gcig, collapsed) in figures.items():
         for trial in fold_trials(TABLE, method, {}, n_folds=2):
-            alike = {"selection_rate": 1.0} if method == "agarwal" else {}
-            evaluation = replace(sample, auc=auc, eo_gap=eo_gap, gcig=gcig, collapsed=collapsed, **alike)
+            alike = {"decided_alike": 1.0} if method == "agarwal" else {}
+            measured = evaluation(auc, gcig, eo_gap, collapsed=collapsed, **alike)
             trials.append(trial)
             results.append(
-                replace(failed_result(trial, ""), error=None, evaluation=evaluation, fit_seconds=1.0)
+                replace(failed_result(trial, ""), error=None, evaluation=measured, fit_seconds=1.0)
             )
     return ComparisonResult(tuple(results), tuple(trials))
 

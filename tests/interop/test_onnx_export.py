@@ -465,6 +465,6 @@ def test_an_exported_file_can_be_audited(credit, tmp_path):
     few = {"n_bootstrap": 20}
     found = audit(open_model(tmp_path / "model.onnx"), **rows, **few)
     itself = audit(model, **rows, **few)
-    assert found.record.outcome == itself.record.outcome
-    assert found.record.subject.explanation == "Shapley values"
-    assert 0 < found.evaluation.gcig < 2
+    assert found.eo_gap == pytest.approx(itself.eo_gap)
+    assert found.auc == pytest.approx(itself.auc, abs=1e-4)
+    assert found.record.subject.explanation == "shapley"

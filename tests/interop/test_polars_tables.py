@@ -89,8 +89,7 @@ def test_audit(credit, in_polars):
     few = {"n_bootstrap": 20}
     ours = audit(fitted_credit(), table, y_polars, sensitive_features=sex_polars, **few).record
     expected = audit(fitted_credit(), X, y, sensitive_features=sex, **few).record
-    for part in ("verdict", "outcome", "groups", "procedural"):
-        assert getattr(ours, part) == getattr(expected, part), part
+    assert ours.evaluation == expected.evaluation
     # The content is the same, whoever holds it.
     same = {"data_sha256": expected.subject.data_sha256, "created": expected.subject.created}
     assert dataclasses.replace(ours.subject, **same) == expected.subject

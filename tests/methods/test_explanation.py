@@ -60,7 +60,7 @@ def test_original_columns_are_sums_of_encoded_ones(model, explanation):
 def test_the_mean_disparity_is_gcig(model, columns):
     found = model.explain(TEST.X, TEST.y, columns=columns)
     expected = gcig_score(model, TEST.X, TEST.y, **TEST.groups, definition=Definition(columns=columns))
-    assert found.disparity.mean() == pytest.approx(expected, rel=1e-3)
+    assert found.disparity.mean() == pytest.approx(expected, rel=1e-2)
 
 
 def test_without_labels_the_predicted_ones_are_used_and_it_says_so(model):

@@ -46,8 +46,8 @@ def evaluation(
             size,
             {
                 "base_rate": 0.4,
-                "selection_rate": 0.4 - 0.1 * i,
-                "tpr": 0.8 - 0.1 * i,
+                "selection_rate": max(0.05, 0.4 - 0.1 * i),
+                "tpr": max(0.1, 0.8 - 0.1 * i),
                 "fpr": 0.1,
                 "ppv": 0.8,
                 "gcig": gcig,
