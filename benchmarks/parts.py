@@ -1,6 +1,6 @@
 """Audit many rows in Parquet parts, on one worker and on several: time, memory, and equal figures.
 
-    python benchmarks/parts.py --rows 5000000 --parts 20 --jobs 2
+python benchmarks/parts.py --rows 5000000 --parts 20 --jobs 2
 """
 
 import argparse

@@ -110,8 +110,6 @@ def test_explanations_name_the_argument(model, name, value):
         gcig.explain(model, LOANS.X[:2], **{name: value})
 
 
-
-
 @pytest.mark.parametrize(("name", "value"), pairs(OF_COMPARISONS))
 def test_comparisons_name_the_argument(name, value):
     given = {"methods": ["unconstrained"], name: value}

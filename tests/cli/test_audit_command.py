@@ -92,12 +92,6 @@ def test_the_gate_with_json_explains_itself_on_standard_error(audit):
     assert err.count("\n") == 1
 
 
-
-
-
-
-
-
 def test_pages_and_cards(audit, tmp_path, shell):
     page, card = tmp_path / "audit.html", tmp_path / "card.md"
     code, out, _ = audit("--html", page, "--markdown", card, "--quiet", "--max-gcig", "1.9")
@@ -177,10 +171,6 @@ def test_against_an_earlier_audit_and_the_history_of_both(audit, shell, tmp_path
     assert (code, "is not a file: name the JSON of an audit" in err) == (2, True)
 
 
-
-
-
-
 def test_an_undefined_figure_is_inconclusive(audit, monkeypatch):
     record = AuditRecord.from_json(audit("--json", "--quiet")[1])
     figures = tuple(
@@ -199,7 +189,10 @@ def test_raw_columns_give_the_raw_gcig_of_evaluate(audit, model):
     loans = make_raw_loans(160, seed=1)
     _, out, _ = audit("--json", "--columns", "raw")
     found = gcig.evaluate(
-        gcig.load(model), loans[["income", "job", "owner"]], loans["approved"], sensitive_features=loans["sex"]
+        gcig.load(model),
+        loans[["income", "job", "owner"]],
+        loans["approved"],
+        sensitive_features=loans["sex"],
     )
     assert AuditRecord.from_json(out).evaluation.gcig == pytest.approx(found.gcig_raw, rel=1e-4)
 

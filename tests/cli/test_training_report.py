@@ -1,4 +1,3 @@
-
 import pytest
 
 from gcig.cli.training_report import TrainedModel, describe_cost_and_gain, judge, measures_table
@@ -19,7 +18,9 @@ def describe(plain, fair):
 
 def test_cost_and_gain_in_words():
     lines = describe(PLAIN, plain(auc=0.846, gcig=0.05, eo_gap=0.3)).splitlines()
-    assert lines[0] == "FairX makes the reasons depend 4.0 times less on the group, at a cost of 0.004 in AUC."
+    assert (
+        lines[0] == "FairX makes the reasons depend 4.0 times less on the group, at a cost of 0.004 in AUC."
+    )
     assert lines[1].startswith("Reasons: the reason gap falls from 0.200 to 0.050")
     assert lines[2:5] == [
         "GCIG, the paper's formula, falls from 0.200 to 0.050.",

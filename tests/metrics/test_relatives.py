@@ -46,7 +46,7 @@ def test_the_mean_attribution_gap_is_that_of_begley_et_al(measured) -> None:
     for cell in range(2):
         values, groups = literal(measured, cell)
         apart = values[groups == 0].mean(axis=0) - values[groups == 1].mean(axis=0)
-        total += np.abs(apart).sum() * np.mean(Y == cell)
+        total += np.abs(apart).sum() * np.mean(cell == Y)
     assert found == pytest.approx(total, rel=1e-5)
 
 
@@ -55,7 +55,7 @@ def test_equal_treatment_is_the_held_out_auc_given_the_label(measured) -> None:
     total = 0.0
     for cell in range(2):
         values, groups = literal(measured, cell)
-        total += held_out_auc(values, groups) * np.mean(Y == cell)
+        total += held_out_auc(values, groups) * np.mean(cell == Y)
     assert found.equal_treatment == pytest.approx(total, abs=1e-6)
     assert found.equal_treatment > found.equal_treatment_chance
     coin = np.random.default_rng(7).choice(["u", "v"], N)

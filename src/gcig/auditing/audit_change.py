@@ -32,11 +32,16 @@ def compare_audits(before: AuditRecord, after: AuditRecord) -> AuditChange:
     p_values = holm([_p_value(*pair) for pair in pairs]).tolist()
     changes = tuple(
         FigureChange(
-            now.name, now.title, then.interval, now.interval, _difference(then, now), p,
+            now.name,
+            now.title,
+            then.interval,
+            now.interval,
+            _difference(then, now),
+            p,
             _judge(now, now.value - then.value, p),
         )
         for (then, now), p in zip(pairs, p_values, strict=True)
-    )  # fmt: skip
+    )
     return AuditChange(
         created=before.subject.created,
         headline=_headline(changes, complete=not apart),

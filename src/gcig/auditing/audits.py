@@ -101,9 +101,17 @@ def audit(
 
     def measure(each: Any) -> tuple[Plan, Evaluation]:
         partial = measure_once(
-            each, X, y, sensitive_features=sensitive_features, reference=reference, options=chosen,
-            sample_weight=sample_weight, keys=keys, score=score, preprocess=preprocess,
-        )  # fmt: skip
+            each,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            reference=reference,
+            options=chosen,
+            sample_weight=sample_weight,
+            keys=keys,
+            score=score,
+            preprocess=preprocess,
+        )
         return partial.plan, partial.result(suppress=True)
 
     plan, evaluation = measure(model)
@@ -113,9 +121,13 @@ def audit(
             warnings.simplefilter("ignore", InputWarning)  # the first model has issued them
             _, second = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
     subject = describe_subject(
-        plan, evaluation, given=reference is not None, name=name or named, model_sha256=sha256 or hash_model(model),
+        plan,
+        evaluation,
+        given=reference is not None,
+        name=name or named,
+        model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, y, sensitive_features),
-    )  # fmt: skip
+    )
     return _finish(AuditRecord(subject, evaluation, second), earlier)
 
 
@@ -271,10 +283,15 @@ def audit_file(
         if other is not None:
             _, second, _ = measure(resolve_model(other, trust_pickle=trust_pickle)[0])
     subject = describe_subject(
-        plan, evaluation, given=reference is not None, name=name or named,
-        model_sha256=sha256 or hash_model(model), sampled=evaluation.n_rows > in_memory_rows, classes=classes,
+        plan,
+        evaluation,
+        given=reference is not None,
+        name=name or named,
+        model_sha256=sha256 or hash_model(model),
+        sampled=evaluation.n_rows > in_memory_rows,
+        classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
-    )  # fmt: skip
+    )
     return _finish(AuditRecord(subject, evaluation, second), earlier)
 
 

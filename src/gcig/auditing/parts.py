@@ -55,7 +55,9 @@ class LabelledFiles:
         """The number of rows."""
         return sum(file.n_rows for file in self.files)
 
-    def frames(self, rows: int | None = None, *, only: int | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
+    def frames(
+        self, rows: int | None = None, *, only: int | None = None
+    ) -> Iterator[tuple[int, pd.DataFrame]]:
         """Yield the rows in order, or those of one file, with the position of the first one of each part."""
         starts = list(accumulate((file.n_rows for file in self.files), initial=0))
         for place, (file, start) in enumerate(zip(self.files, starts, strict=False)):
@@ -143,9 +145,13 @@ def plan_of_files(
         names = adapted.groups
     own = () if adapted.classes is None else tuple(adapted.classes.tolist())
     rows = check_rows(
-        adapted, (inputs, labels, groups), adapted.task, classes=own, names=names,
+        adapted,
+        (inputs, labels, groups),
+        adapted.task,
+        classes=own,
+        names=names,
         missing_groups=options.missing_groups,
-    )  # fmt: skip
+    )
     keys = row_keys(survey.positions, len(rows), options.seed)
     given = adapted.baselines is None
     return make_plan(adapted, options, rows, keys, given=given)
@@ -176,9 +182,11 @@ def measure_files(
                 yield partial(_measure, plan, part)
 
     alone = jobs == 1 and backend is None
-    measured = (plan.measure(*part[:3], keys=part[3]) for part in parts(None)) if alone else (
-        plan.read(data) for data in run_tasks(tasks(), jobs, backend, address)
-    )  # fmt: skip
+    measured = (
+        (plan.measure(*part[:3], keys=part[3]) for part in parts(None))
+        if alone
+        else (plan.read(data) for data in run_tasks(tasks(), jobs, backend, address))
+    )
     total: Any = 0
     with progress(source.n_rows, "Measuring", shown=shown) as advance:
         for found in measured:

@@ -32,11 +32,16 @@ class LimitedCommand(Command):
         """Write the options, and how limits are named."""
         super().format_options(ctx, formatter)
         with formatter.section("Limits"):
-            formatter.write_dl([
-                ("--max-MEASURE X", "Exit with 1 if the measure is above this: --max-reason-gap, "
-                 "--max-reason-gap-varying, --max-gcig, --max-eo-gap, --max-outcome-gap, ..."),
-                ("--min-MEASURE X", "Exit with 1 if the measure is below this: --min-auc, ..."),
-            ])  # fmt: skip
+            formatter.write_dl(
+                [
+                    (
+                        "--max-MEASURE X",
+                        "Exit with 1 if the measure is above this: --max-reason-gap, "
+                        "--max-reason-gap-varying, --max-gcig, --max-eo-gap, --max-outcome-gap, ...",
+                    ),
+                    ("--min-MEASURE X", "Exit with 1 if the measure is below this: --min-auc, ..."),
+                ]
+            )
 
 
 def _checked(option: str) -> str:

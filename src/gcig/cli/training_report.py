@@ -159,7 +159,10 @@ def print_summary(
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
-        echo("Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats as bounds.")
+        echo(
+            "Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats as "
+            "bounds."
+        )
 
 
 def _command(*words: object) -> str:
@@ -168,7 +171,9 @@ def _command(*words: object) -> str:
 
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format one line per model: quality, outcome gap, reason gap, GCIG and the effective number of columns."""
+    """Format one line per model: quality, outcome gap, reason gap, GCIG and the effective number of
+    columns.
+    """
     head = ("", "AUC", "F1", "outcome gap", "reason gap", "varying", "GCIG", "columns used")
     rows = []
     for label, found in evaluations.items():

@@ -155,7 +155,8 @@ class ExplainedTable:
         return permuted.to(groups.device)
 
     def replicates(self, groups: Tensor, n_groups: int) -> Tensor:
-        """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the references,
+        """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the
+        references,
         and without a tenth of the people, in turn.
         """
         left_out = self.reference_blocks(len(groups)) == torch.arange(

@@ -180,7 +180,9 @@ def check_rows(
 
 
 def _known_groups(sensitive: Any, policy: str) -> tuple[NDArray[np.int64] | None, Any, int]:
-    """Apply the policy for rows without a group: the rows that are kept (None for all), groups, their number."""
+    """Apply the policy for rows without a group: the rows that are kept (None for all), groups, their
+    number.
+    """
     if policy == "refuse" or sensitive is None:
         return None, sensitive, 0
     frame = to_frame(sensitive, "sensitive_features", prefix="group", flat=True)
@@ -238,9 +240,7 @@ def recognise_task(y: Any) -> str:
     return "binary" if values.nunique() <= 2 else "classes"
 
 
-def make_task(
-    key: str, labels: NDArray[Any], weights: Floats | None, n_classes: int, model: Any = None
-) -> Task:
+def make_task(key: str, labels: NDArray[Any], weights: Floats | None, n_classes: int) -> Task:
     """Return the task of a measurement, with the frequencies of classes or the bins of numbers."""
     y = torch.from_numpy(np.asarray(labels))
     w = None if weights is None else torch.from_numpy(weights)

@@ -38,7 +38,8 @@ def gcig_score(
     """Compute GCIG: how much the model's reasons depend on the group that a row is compared with.
 
     It is 0 if the normalised attributions of every row are the same under all groups' references. The
-    parameters are those of `evaluate`, except that no cell is suppressed by default. A model without gradients
+    parameters are those of `evaluate`, except that no cell is suppressed by default. A model without
+    gradients
     is explained relative to members.
 
     Returns
@@ -61,9 +62,16 @@ def gcig_score(
     members = definition is not None and definition.reference == "members"
     options: dict[str, Any] = {"definition": definition, "min_cell": min_cell, "n_bootstrap": 0}
     partial = measure_once(
-        model, X, y, sensitive_features=sensitive_features, reference=reference, sample_weight=sample_weight,
-        score=score, preprocess=preprocess, options=MeasureOptions(measures=["gcig", "gcig_members"], **options),
-    )  # fmt: skip
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        reference=reference,
+        sample_weight=sample_weight,
+        score=score,
+        preprocess=preprocess,
+        options=MeasureOptions(measures=["gcig", "gcig_members"], **options),
+    )
     name = "gcig_members" if members or partial.plan.means is None else "gcig"
     plan = replace(partial.plan, measures=tuple(each for each in partial.plan.measures if each.name == name))
     return replace(partial, plan=plan).result()[name]
@@ -97,7 +105,8 @@ def evaluate(
     sensitive_features : array or table of n rows
         The group of each row; several columns are crossed, and ``by_attribute`` of the result has each alone.
     reference : tuple (X, y, sensitive_features), optional
-        The rows that people are compared with. By default people and references are evaluated rows, apart; and
+        The rows that people are compared with. By default people and references are evaluated rows,
+        apart; and
         the means of ``gcig`` are those of the model's own training rows if it knows them, otherwise of the
         evaluated rows.
     sample_weight : array of shape (n,), optional
@@ -126,9 +135,17 @@ def evaluate(
     (['f', 'm'], ['x0', 'x1', 'x2'])
     """
     return measure_once(
-        model, X, y, sensitive_features=sensitive_features, reference=reference, sample_weight=sample_weight,
-        keys=keys, score=score, preprocess=preprocess, options=MeasureOptions(**options),
-    ).result()  # fmt: skip
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        reference=reference,
+        sample_weight=sample_weight,
+        keys=keys,
+        score=score,
+        preprocess=preprocess,
+        options=MeasureOptions(**options),
+    ).result()
 
 
 def measure_once(

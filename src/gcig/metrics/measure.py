@@ -65,7 +65,8 @@ class Measure:
           The function is called once with all rows and once with many draws of them: its arrays have leading
           dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
-        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative to
+        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the
+          explanations relative to
           means.
         - ``"table"``: `gcig.metrics.table.TableView`, the table of attributions with groups.
         - ``"model"``: `gcig.metrics.result.Measured`, everything.
@@ -153,7 +154,8 @@ def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
 
     >>> from gcig.metrics import Measure
     >>> errors = Measure(
-    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong decisions.",
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
+    ...     "Share of wrong decisions.",
     ...     section="utility", tasks=("binary", "classes"), high=1.0,
     ... )
     >>> register_measure(errors, overwrite=True)

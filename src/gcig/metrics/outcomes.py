@@ -40,14 +40,17 @@ def cell_gaps(counts: Counts) -> Floats:
 
 
 @measure(
-    "counts", "Outcome gap",
+    "counts",
+    "Outcome gap",
     "How far decisions depend on the group among people with the same outcome: two classes: the gap in true "
     "positive plus that in false positive rates; several: the same with the distance of the rows of the "
     "confusion matrix; numbers: differences of predictions in standard deviations.",
     labels="needed",
-)  # fmt: skip
+)
 def outcome_gap(counts: Counts) -> Floats:
-    """Return the outcome gap; outcome cells without rows of two groups are left out if there are more than two."""
+    """Return the outcome gap; outcome cells without rows of two groups are left out if there are more
+    than two.
+    """
     gaps = cell_gaps(counts)
     if counts.task.key == "binary":
         return np.asarray(gaps.sum(axis=-1))
@@ -57,16 +60,22 @@ def outcome_gap(counts: Counts) -> Floats:
 
 
 @measure(
-    "counts", "Equalized odds gap", "Gap in true positive rates plus gap in false positive rates.",
-    tasks=_BINARY, high=2.0, labels="needed",
-)  # fmt: skip
+    "counts",
+    "Equalized odds gap",
+    "Gap in true positive rates plus gap in false positive rates.",
+    tasks=_BINARY,
+    high=2.0,
+    labels="needed",
+)
 def eo_gap(counts: Counts) -> Floats:
     """Return the sum of the gaps in TPR and FPR."""
     return np.asarray(cell_gaps(counts).sum(axis=-1))
 
 
 def _simulated_floor(counts: Counts) -> float:
-    """Return the mean outcome gap of groups that share the rates of each cell, by simulation with a fixed seed."""
+    """Return the mean outcome gap of groups that share the rates of each cell, by simulation with a
+    fixed seed.
+    """
     rng = np.random.default_rng(0)
     total = 0.0
     for cell in range(len(counts.n_rows)):
@@ -83,16 +92,22 @@ def _simulated_floor(counts: Counts) -> float:
 
 
 @measure(
-    "counts", "Gap by chance", "The outcome gap that an exactly fair model with the same rates shows on average.",
-    tasks=_CLASSES, labels="needed", better="",
-)  # fmt: skip
+    "counts",
+    "Gap by chance",
+    "The outcome gap that an exactly fair model with the same rates shows on average.",
+    tasks=_CLASSES,
+    labels="needed",
+    better="",
+)
 def eo_noise_floor(counts: Counts) -> Estimate:
     """Return the noise floor of the outcome gap: exact for two classes, simulated for more."""
     return Estimate(noise_floor(counts, "sum"))
 
 
 def noise_floor(counts: Counts, agg: str = "sum") -> float:
-    """Return the expected gap of an exactly fair model with the same rates and cell sizes; NaN if undefined."""
+    """Return the expected gap of an exactly fair model with the same rates and cell sizes; NaN if
+    undefined.
+    """
     kept = counts.kept
     if counts.task.key != "binary":
         return _simulated_floor(counts)
@@ -107,55 +122,78 @@ def noise_floor(counts: Counts, agg: str = "sum") -> float:
 
 
 @measure(
-    "counts", "Larger of the two gaps", "The larger of the gaps in true and in false positive rates.",
-    tasks=_BINARY, high=1.0, labels="needed",
-)  # fmt: skip
+    "counts",
+    "Larger of the two gaps",
+    "The larger of the gaps in true and in false positive rates.",
+    tasks=_BINARY,
+    high=1.0,
+    labels="needed",
+)
 def eo_worst(counts: Counts) -> Floats:
     """Return the larger of the gaps in TPR and FPR."""
     return np.asarray(cell_gaps(counts).max(axis=-1))
 
 
 @measure(
-    "counts", "Larger gap by chance", "The larger gap that an exactly fair model shows on average.",
-    tasks=_BINARY, labels="needed", better="", high=1.0,
-)  # fmt: skip
+    "counts",
+    "Larger gap by chance",
+    "The larger gap that an exactly fair model shows on average.",
+    tasks=_BINARY,
+    labels="needed",
+    better="",
+    high=1.0,
+)
 def eo_worst_noise_floor(counts: Counts) -> Estimate:
     """Return the noise floor of the larger gap."""
     return Estimate(noise_floor(counts, "worst"))
 
 
 @measure(
-    "counts", "Gap in true positive rates", "Largest minus smallest true positive rate.",
-    tasks=_BINARY, high=1.0, labels="needed",
-)  # fmt: skip
+    "counts",
+    "Gap in true positive rates",
+    "Largest minus smallest true positive rate.",
+    tasks=_BINARY,
+    high=1.0,
+    labels="needed",
+)
 def delta_tpr(counts: Counts) -> Floats:
     """Return the largest minus the smallest true positive rate."""
     return np.asarray(distances(counts, counts.rates[..., 1, :, :], counts.kept[1]))
 
 
 @measure(
-    "counts", "Gap in false positive rates", "Largest minus smallest false positive rate.",
-    tasks=_BINARY, high=1.0, labels="needed",
-)  # fmt: skip
+    "counts",
+    "Gap in false positive rates",
+    "Largest minus smallest false positive rate.",
+    tasks=_BINARY,
+    high=1.0,
+    labels="needed",
+)
 def delta_fpr(counts: Counts) -> Floats:
     """Return the largest minus the smallest false positive rate."""
     return np.asarray(distances(counts, counts.rates[..., 0, :, :], counts.kept[0]))
 
 
 @measure(
-    "counts", "Demographic parity difference",
-    "Largest distance between the groups' decisions, whatever the outcome.", labels="unused",
-)  # fmt: skip
+    "counts",
+    "Demographic parity difference",
+    "Largest distance between the groups' decisions, whatever the outcome.",
+    labels="unused",
+)
 def demographic_parity_difference(counts: Counts) -> Floats:
     """Return the largest distance between the decisions of two groups."""
     return distances(counts, counts.group_rates, counts.kept_groups)
 
 
 @measure(
-    "counts", "Selection rate ratio",
+    "counts",
+    "Selection rate ratio",
     "Smallest over largest rate of favourable decisions; the four-fifths rule asks for 0.8.",
-    tasks=_CLASSES, high=1.0, better="higher", labels="unused",
-)  # fmt: skip
+    tasks=_CLASSES,
+    high=1.0,
+    better="higher",
+    labels="unused",
+)
 def selection_rate_ratio(counts: Counts) -> Floats:
     """Return the smallest over the largest rate of favourable decisions; NaN if no class is favourable."""
     if not counts.favourable:
@@ -164,9 +202,15 @@ def selection_rate_ratio(counts: Counts) -> Floats:
 
 
 @measure(
-    "counts", "Selection rate", "Share of rows decided positive.",
-    tasks=_BINARY, high=1.0, better="", labels="unused", section="utility",
-)  # fmt: skip
+    "counts",
+    "Selection rate",
+    "Share of rows decided positive.",
+    tasks=_BINARY,
+    high=1.0,
+    better="",
+    labels="unused",
+    section="utility",
+)
 def selection_rate(counts: Counts) -> Floats:
     """Return the share of rows decided positive."""
     return quotient(counts.of("decided")[..., 0].sum(axis=(-2, -1)), counts.mass.sum(axis=(-2, -1)))
@@ -188,11 +232,13 @@ def _calibration(counts: Counts) -> Floats:
 
 
 @measure(
-    "counts", "Calibration gap",
-    "Largest difference between two groups of predicted minus observed outcomes (of classes: of the distance of "
+    "counts",
+    "Calibration gap",
+    "Largest difference between two groups of predicted minus observed outcomes (of classes: of the "
+    "distance of "
     "predicted and observed shares).",
     labels="needed",
-)  # fmt: skip
+)
 def calibration_gap(counts: Counts) -> Floats:
     """Return the largest difference of calibration between two groups."""
     return np.asarray(gap(_calibration(counts), counts.kept_groups))
@@ -223,44 +269,68 @@ def _per_group(**options: Any) -> dict[str, Any]:
     return {"per_group": True, "better": "", **options}
 
 
-@measure("counts", "Base rate", "Share of rows with the positive label.",
-         **_per_group(tasks=_BINARY, labels="needed"))  # fmt: skip
+@measure(
+    "counts",
+    "Base rate",
+    "Share of rows with the positive label.",
+    **_per_group(tasks=_BINARY, labels="needed"),
+)
 def base_rate(counts: Counts) -> Floats:
     """Return the share with label 1 of each group."""
     return quotient(counts.mass[..., 1, :], counts.mass.sum(axis=-2))
 
 
-@measure("counts", "Selection rate", "Share of rows decided positive.",
-         **_per_group(tasks=_BINARY, labels="unused", name="group_selection_rate"))  # fmt: skip
+@measure(
+    "counts",
+    "Selection rate",
+    "Share of rows decided positive.",
+    **_per_group(tasks=_BINARY, labels="unused", name="group_selection_rate"),
+)
 def group_selection_rate(counts: Counts) -> Floats:
     """Return the share decided positive of each group."""
     return np.asarray(counts.group_rates[..., 0])
 
 
-@measure("counts", "True positive rate", "Share decided positive among the positive rows.",
-         **_per_group(cell=1, tasks=_BINARY, labels="needed"))  # fmt: skip
+@measure(
+    "counts",
+    "True positive rate",
+    "Share decided positive among the positive rows.",
+    **_per_group(cell=1, tasks=_BINARY, labels="needed"),
+)
 def tpr(counts: Counts) -> Floats:
     """Return the true positive rate of each group."""
     return np.asarray(counts.rates[..., 1, :, 0])
 
 
-@measure("counts", "False positive rate", "Share decided positive among the negative rows.",
-         **_per_group(cell=0, tasks=_BINARY, labels="needed"))  # fmt: skip
+@measure(
+    "counts",
+    "False positive rate",
+    "Share decided positive among the negative rows.",
+    **_per_group(cell=0, tasks=_BINARY, labels="needed"),
+)
 def fpr(counts: Counts) -> Floats:
     """Return the false positive rate of each group."""
     return np.asarray(counts.rates[..., 0, :, 0])
 
 
-@measure("counts", "Precision", "Share with the positive label among the rows decided positive.",
-         **_per_group(tasks=_BINARY, labels="needed"))  # fmt: skip
+@measure(
+    "counts",
+    "Precision",
+    "Share with the positive label among the rows decided positive.",
+    **_per_group(tasks=_BINARY, labels="needed"),
+)
 def ppv(counts: Counts) -> Floats:
     """Return the precision of each group."""
     decided = counts.of("decided")[..., 0]
     return quotient(decided[..., 1, :], decided.sum(axis=-2))
 
 
-@measure("counts", "Mean score", "Mean predicted probability of the positive label.",
-         **_per_group(tasks=_BINARY, labels="unused"))  # fmt: skip
+@measure(
+    "counts",
+    "Mean score",
+    "Mean predicted probability of the positive label.",
+    **_per_group(tasks=_BINARY, labels="unused"),
+)
 def mean_score(counts: Counts) -> Floats:
     """Return the mean score of each group."""
     if not counts.probabilistic:
@@ -268,15 +338,23 @@ def mean_score(counts: Counts) -> Floats:
     return quotient(counts.of("score")[..., 0].sum(axis=-2), counts.mass.sum(axis=-2))
 
 
-@measure("counts", "Accuracy", "Share of rows decided as labelled.",
-         **_per_group(tasks=("classes",), labels="needed"))  # fmt: skip
+@measure(
+    "counts",
+    "Accuracy",
+    "Share of rows decided as labelled.",
+    **_per_group(tasks=("classes",), labels="needed"),
+)
 def group_accuracy(counts: Counts) -> Floats:
     """Return the accuracy in each group."""
     return quotient(counts.right.sum(axis=-2), counts.mass.sum(axis=-2))
 
 
-@measure("counts", "Favourable decisions", "Share of rows with a favourable decision.",
-         **_per_group(tasks=("classes",), labels="unused"))  # fmt: skip
+@measure(
+    "counts",
+    "Favourable decisions",
+    "Share of rows with a favourable decision.",
+    **_per_group(tasks=("classes",), labels="unused"),
+)
 def favourable_rate(counts: Counts) -> Floats:
     """Return the share of favourable decisions of each group."""
     if not counts.favourable:
@@ -284,8 +362,9 @@ def favourable_rate(counts: Counts) -> Floats:
     return counts.favourable_rates
 
 
-@measure("counts", "Mean prediction", "Mean of the predictions.",
-         **_per_group(tasks=("number",), labels="unused"))  # fmt: skip
+@measure(
+    "counts", "Mean prediction", "Mean of the predictions.", **_per_group(tasks=("number",), labels="unused")
+)
 def mean_prediction(counts: Counts) -> Floats:
     """Return the mean prediction of each group."""
     return np.asarray(counts.group_rates[..., 0])

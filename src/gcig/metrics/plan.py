@@ -67,7 +67,8 @@ _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
 _OTHER_GROUPS = (
-    "The groups are not those that the model was trained with, so the means of GCIG are those of the evaluated rows."
+    "The groups are not those that the model was trained with, so the means of GCIG are those of the "
+    "evaluated rows."
 )
 
 
@@ -377,7 +378,8 @@ def prepare(
     >>> y = (X[:, 0] + 0.5 * (sex == "m") > 0).astype(int)
     >>> model = LogisticRegression().fit(X, y)
     >>> plan = prepare(model, reference=(X[:200], y[:200], sex[:200]))
-    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in (slice(200, 300), slice(300, 400))]
+    >>> halves = slice(200, 300), slice(300, 400)
+    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in halves]
     >>> whole = plan.measure(X[200:], y[200:], sex[200:], keys=np.arange(200, 400))
     >>> round(sum(parts).result().gcig - whole.result().gcig, 9)
     0.0
@@ -394,8 +396,14 @@ def prepare(
             )
         return make_plan(adapted, chosen, None, None)
     rows = check_reference(adapted, reference, chosen)
-    return make_plan(adapted, chosen, rows, row_keys(reference_keys, len(rows), chosen.seed), given=True,
-                     disjoint=reference_keys is None)  # fmt: skip
+    return make_plan(
+        adapted,
+        chosen,
+        rows,
+        row_keys(reference_keys, len(rows), chosen.seed),
+        given=True,
+        disjoint=reference_keys is None,
+    )
 
 
 def adapt_for(
@@ -483,7 +491,9 @@ def make_plan(
         raise InputError(f"is {options.task!r}, but the model's task is {task.key!r}.", argument="task")
     all_names = known_groups or (rows.groups.names if rows is not None else ())
     groups = Groups(
-        np.empty(0, dtype=np.int64), tuple(all_names), rows.groups.attributes if rows is not None else ("group",)
+        np.empty(0, dtype=np.int64),
+        tuple(all_names),
+        rows.groups.attributes if rows is not None else ("group",),
     )
     base = _Base(adapted, task, options, rows, own)
     legitimate = base.legitimate()
@@ -526,7 +536,9 @@ def make_plan(
 
 
 def _references_of(sample: Sample, plan: Plan) -> Sample:
-    """Return the references among reference rows; if these rows are measured as well, people are left for it."""
+    """Return the references among reference rows; if these rows are measured as well, people are left
+    for it.
+    """
     cells = plan.cells(sample.labels)
     if not plan.apart:
         return sample.smallest_by_cell(cells, plan.n_groups, plan.n_references)
@@ -537,7 +549,9 @@ def _references_of(sample: Sample, plan: Plan) -> Sample:
 def _attributes(
     rows: CheckedRows | None, names: tuple[str, ...]
 ) -> tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...]:
-    """Return each attribute with its levels, and the level of each crossed group (-1: of a group without rows)."""
+    """Return each attribute with its levels, and the level of each crossed group (-1: of a group without
+    rows).
+    """
     if rows is None:
         return ()
     found = []
@@ -684,7 +698,7 @@ class _Base:
                 score,
                 some,
                 references,
-                tolerance=5e-3,
+                tolerance=1e-3,
                 figure=lambda each: float(disparity(plan.columns.sum(each)).mean()),
             )
             explainer = replace(explainer, attribution=chosen)

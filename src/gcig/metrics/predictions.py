@@ -372,9 +372,14 @@ def evaluate_arrays(
     options = MeasureOptions(min_cell=min_cell, n_bootstrap=0)
     measures = [each for each in select_measures("default", "binary") if each.needs in ("counts", "scores")]
     adapted = PredictionsOnly(
-        model=None, columns=(), origin=np.empty(0, dtype=np.int64), original_names=(), threshold=threshold,
-        probabilistic=probabilistic, kind="predictions",
-    )  # fmt: skip
+        model=None,
+        columns=(),
+        origin=np.empty(0, dtype=np.int64),
+        original_names=(),
+        threshold=threshold,
+        probabilistic=probabilistic,
+        kind="predictions",
+    )
     plan = Plan.of_predictions(adapted, task, groups, options, tuple(measures))
     n, w = len(labels), np.ones(len(labels)) if weights is None else weights
     keys = row_keys(None, n, 0)
@@ -392,8 +397,13 @@ def evaluate_arrays(
         blocks,
     )
     sample = Sample(keys, labels, groups.codes, w, given, decided[:, 0])
-    found = {"counts": sums, "n_rows": n_rows, "squares": squares, "n_missing": np.zeros(1, dtype=np.int64),
-             "labelled": np.array([n])}  # fmt: skip
+    found = {
+        "counts": sums,
+        "n_rows": n_rows,
+        "squares": squares,
+        "n_missing": np.zeros(1, dtype=np.int64),
+        "labelled": np.array([n]),
+    }
     return Partial(plan, found, sample, sample).result()
 
 

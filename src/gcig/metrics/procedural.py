@@ -29,77 +29,96 @@ def _reasons(**options: Any) -> dict[str, Any]:
 
 
 @measure(
-    "table", "Reason gap",
+    "table",
+    "Reason gap",
     "How far a person's explanations relative to the groups lie apart, in units of the spread of the score; "
     "about 0 if the groups were drawn by coin.",
     **_reasons(),
-)  # fmt: skip
+)
 def reason_gap(view: TableView) -> Estimate:
     """Return the reason gap relative to members."""
     return view.reason("gap")
 
 
 @measure(
-    "table", "Reason gap, common part",
-    "The part that is the same for everyone with one label: the groups have other values in columns that count.",
+    "table",
+    "Reason gap, common part",
+    "The part that is the same for everyone with one label: the groups have other values in columns that "
+    "count.",
     **_reasons(),
-)  # fmt: skip
+)
 def reason_gap_common(view: TableView) -> Estimate:
     """Return the common part of the reason gap."""
     return view.reason("common")
 
 
 @measure(
-    "table", "Reason gap, varying part",
+    "table",
+    "Reason gap, varying part",
     "The part that differs between people: a column weighs differently for people who are alike. 0 for every "
     "additive model.",
     **_reasons(),
-)  # fmt: skip
+)
 def reason_gap_varying(view: TableView) -> Estimate:
     """Return the varying part of the reason gap."""
     return view.reason("varying")
 
 
 @measure(
-    "table", "Reason gap of the worst pair", "The reason gap of the two groups that are farthest apart.",
+    "table",
+    "Reason gap of the worst pair",
+    "The reason gap of the two groups that are farthest apart.",
     **_reasons(),
-)  # fmt: skip
+)
 def reason_gap_worst(view: TableView) -> Estimate:
     """Return the reason gap of the worst pair of groups; that of two groups is the reason gap."""
     return view.reason("gap") if view.n_groups == 2 else view.worst[1]
 
 
-@measure("table", "Common part by column", "Contribution of each column to the common part; squares add up.",
-         **_reasons(by_column=True))  # fmt: skip
+@measure(
+    "table",
+    "Common part by column",
+    "Contribution of each column to the common part; squares add up.",
+    **_reasons(by_column=True),
+)
 def reason_gap_common_columns(view: TableView) -> dict[str, float]:
     """Return the common part by column."""
     return view.by_column()[0]
 
 
-@measure("table", "Varying part by column", "Contribution of each column to the varying part; squares add up.",
-         **_reasons(by_column=True))  # fmt: skip
+@measure(
+    "table",
+    "Varying part by column",
+    "Contribution of each column to the varying part; squares add up.",
+    **_reasons(by_column=True),
+)
 def reason_gap_varying_columns(view: TableView) -> dict[str, float]:
     """Return the varying part by column."""
     return view.by_column()[1]
 
 
 @measure(
-    "table", "GCIG relative to members",
-    "GCIG with members of each group as references instead of their mean: explanations are averaged over them.",
+    "table",
+    "GCIG relative to members",
+    "GCIG with members of each group as references instead of their mean: explanations are averaged over "
+    "them.",
     **_reasons(),
-)  # fmt: skip
+)
 def gcig_members(view: TableView) -> Estimate:
     """Return GCIG relative to members."""
     return view.estimate(TableView.gcig_members)
 
 
 @measure(
-    "table", "Share that changes hands",
+    "table",
+    "Share that changes hands",
     "The share of an explanation that moves to other columns if a person is compared with another group.",
     **_reasons(low=0.0, high=1.0),
-)  # fmt: skip
+)
 def explanation_moved(view: TableView) -> Estimate:
-    """Return half the l1 distance of the normalised explanations relative to two groups, averaged over pairs."""
+    """Return half the l1 distance of the normalised explanations relative to two groups, averaged over
+    pairs.
+    """
 
     def moved(means: torch.Tensor) -> torch.Tensor:
         units = normalise(means)
@@ -110,9 +129,11 @@ def explanation_moved(view: TableView) -> Estimate:
 
 
 @measure(
-    "means", "GCIG", "The paper's formula: how far normalised explanations relative to the groups' means lie apart.",
+    "means",
+    "GCIG",
+    "The paper's formula: how far normalised explanations relative to the groups' means lie apart.",
     **_reasons(low=0.0),
-)  # fmt: skip
+)
 def gcig(sums: MeanSums) -> Floats:
     """Return GCIG by the definition."""
     return sums.mean("disparity")
@@ -126,37 +147,56 @@ def gcig_l2(sums: MeanSums) -> Floats:
     return sums.mean("l2")
 
 
-@measure("means", "GCIG on encoded columns", "GCIG on encoded columns, centred within each one-hot block.",
-         **_reasons(low=0.0))  # fmt: skip
+@measure(
+    "means",
+    "GCIG on encoded columns",
+    "GCIG on encoded columns, centred within each one-hot block.",
+    **_reasons(low=0.0),
+)
 def gcig_encoded(sums: MeanSums) -> Floats:
     """Return GCIG on encoded columns."""
     return sums.mean("encoded", "encoded_mass")
 
 
-@measure("means", "GCIG on raw columns", "GCIG on encoded columns as they are, which is the paper's.",
-         **_reasons(low=0.0))  # fmt: skip
+@measure(
+    "means",
+    "GCIG on raw columns",
+    "GCIG on encoded columns as they are, which is the paper's.",
+    **_reasons(low=0.0),
+)
 def gcig_raw(sums: MeanSums) -> Floats:
     """Return GCIG on raw columns."""
     return sums.mean("raw", "raw_mass")
 
 
-@measure("means", "GCIG by column", "Contribution of each column to GCIG; they add up to it.", **_reasons(by_column=True))
+@measure(
+    "means",
+    "GCIG by column",
+    "Contribution of each column to GCIG; they add up to it.",
+    **_reasons(by_column=True),
+)
 def gcig_columns(sums: MeanSums) -> dict[str, float]:
     """Return the contribution of each column."""
     return dict(zip(sums.column_names, sums.column_contributions.tolist(), strict=True))
 
 
-@measure("means", "GCIG of each group", "GCIG over the rows of one group.",
-         **_reasons(per_group=True, name="group_gcig"))  # fmt: skip
+@measure(
+    "means",
+    "GCIG of each group",
+    "GCIG over the rows of one group.",
+    **_reasons(per_group=True, name="group_gcig"),
+)
 def group_gcig(sums: MeanSums) -> Floats:
     """Return GCIG over the rows of each group."""
     return sums.of_groups("disparity")
 
 
 @measure(
-    "model", "GCIG by chance", "The 95 % point of GCIG if groups were drawn by coin within labels.",
+    "model",
+    "GCIG by chance",
+    "The 95 % point of GCIG if groups were drawn by coin within labels.",
     **_reasons(low=0.0, better=""),
-)  # fmt: skip
+)
 def gcig_chance(measured: "Measured") -> Estimate:
     """Return the 95 % point of GCIG under permuted groups."""
     explainer, sample = measured.plan.means, measured.chance_sample
@@ -231,20 +271,22 @@ _PARTS = (("", 0), ("_common", 1), ("_varying", 2))
 _MEANS_SENTENCE = "The same as the reason gap{part}, relative to the groups' means instead of their members."
 reason_gap_means, reason_gap_means_common, reason_gap_means_varying = (
     measure(
-        "means", f"Reason gap relative to means{part.replace('_', ', ')}",
+        "means",
+        f"Reason gap relative to means{part.replace('_', ', ')}",
         _MEANS_SENTENCE.format(part=part.replace("_", ", ") + (" part" if part else "")),
         **_reasons(sets=("procedural", "robustness"), name=f"reason_gap_means{part}"),
     )(_relative_to_means(place))
     for part, place in _PARTS
-)  # fmt: skip
+)
 
 
 @measure(
-    "model", "Reason gap by Shapley values",
+    "model",
+    "Reason gap by Shapley values",
     "The reason gap if columns are attributed by Shapley values: if it leads to another conclusion, the "
     "conclusion depends on the attribution.",
     **_reasons(sets=("robustness",)),
-)  # fmt: skip
+)
 def reason_gap_shapley(measured: "Measured") -> Estimate:
     """Return the reason gap by Shapley values of the same people and references."""
     plan, view = measured.plan, measured.view

@@ -48,7 +48,8 @@ def mean_attribution_gap(view: TableView) -> Estimate:
 
 
 def mean_attributions(view: TableView) -> float:
-    """Return the sum over columns of the absolute difference of two groups' mean attributions given the label,
+    """Return the sum over columns of the absolute difference of two groups' mean attributions given the
+    label,
     averaged over pairs of groups and labels.
     """
     total, mass = 0.0, 0.0
@@ -63,8 +64,10 @@ def mean_attributions(view: TableView) -> float:
 @measure(
     "table",
     "Equal treatment",
-    "Held-out AUC with which a logistic regression reads the group from the attributions of people with the same "
-    "label (Mougan et al., 2023); 0.5 is equal treatment. It sees only what is linear in the attributions, and "
+    "Held-out AUC with which a logistic regression reads the group from the attributions of people with "
+    "the same "
+    "label (Mougan et al., 2023); 0.5 is equal treatment. It sees only what is linear in the "
+    "attributions, and "
     "does not say how much of the score differs.",
     **_procedural(low=0.0, high=1.0),
 )
@@ -106,7 +109,9 @@ def held_out_auc(values: Floats, groups: Codes) -> float:
     codes = np.unique(groups)
     if len(groups) < _LEAST_ROWS or len(codes) < 2 or len(np.unique(groups[train])) < len(codes):
         return math.nan
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(values[train], groups[train])
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)).fit(
+        values[train], groups[train]
+    )
     if len(codes) == 2:
         return roc_auc((groups[test] == codes[1]).astype(np.int64), model.decision_function(values[test]))
     scores = model.predict_proba(values[test])

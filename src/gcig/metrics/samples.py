@@ -1,6 +1,7 @@
 """Samples of rows: those with the smallest hashed keys, whatever part of the table they come from.
 
-Merging the samples of two parts keeps the smallest keys, so any partitioning of a table gives the same sample.
+Merging the samples of two parts keeps the smallest keys, so any partitioning of a table gives the same
+sample.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,9 @@ class Sample:
         return len(self.keys)
 
     def __getitem__(self, rows: Any) -> "Sample":
-        parts: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vars(self).items()}
+        parts: dict[str, Any] = {
+            name: None if each is None else each[rows] for name, each in vars(self).items()
+        }
         return Sample(**parts)
 
     def join(self, other: "Sample") -> "Sample":

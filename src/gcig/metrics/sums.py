@@ -143,7 +143,9 @@ class Counts:
 
     @property
     def rates(self) -> Floats:
-        """Mean decisions, (..., cells, groups, width): the rate of label 1, of each class, or the prediction."""
+        """Mean decisions, (..., cells, groups, width): the rate of label 1, of each class, or the
+        prediction.
+        """
         return quotient(self.of("decided"), self.of("mass"))
 
     @property

@@ -1,4 +1,6 @@
-"""Views of the table of attributions: the same explanations, with the groups of one attribute or of several."""
+"""Views of the table of attributions: the same explanations, with the groups of one attribute or of
+several.
+"""
 
 import itertools
 import math
@@ -123,7 +125,8 @@ class TableView:
         return Estimate(value, value - reach, value + reach, replicates=tuple(replicates.tolist()))
 
     def _means(self, kept: Callable[[int], bool]) -> list[tuple[float, Tensor, Tensor]]:
-        """Return for each label its share, mean explanations (groups, people, columns) over some tenths of the
+        """Return for each label its share, mean explanations (groups, people, columns) over some tenths
+        of the
         references, and the weights of people; a tenth of references or people may be left out.
         """
         found = []
@@ -138,7 +141,8 @@ class TableView:
         return found
 
     def group_means(self) -> list[tuple[float, Tensor, Tensor]]:
-        """Return for each label its share, each person's mean explanation relative to each group, (groups, people,
+        """Return for each label its share, each person's mean explanation relative to each group,
+        (groups, people,
         columns), and the weights of people.
         """
         return self._means(lambda _: True)
@@ -151,7 +155,9 @@ class TableView:
         ]
 
     def over_people(self, of_block: Callable[[Tensor], Tensor]) -> float:
-        """Return the mean over people of a function of mean explanations (groups, people, columns) -> (people,)."""
+        """Return the mean over people of a function of mean explanations (groups, people, columns) ->
+        (people,).
+        """
         total, mass = 0.0, 0.0
         for share, means, weights in self.group_means():
             total += share * float((of_block(means) * weights).sum() / weights.sum())

@@ -130,43 +130,56 @@ def _trust(**options: Any) -> dict[str, Any]:
 
 
 @measure(
-    "model", "Spread of the score", "The spread of the explained score over people: the unit of the reason gap.",
+    "model",
+    "Spread of the score",
+    "The spread of the explained score over people: the unit of the reason gap.",
     **_trust(),
-)  # fmt: skip
+)
 def score_spread(measured: "Measured") -> float:
     """Return the spread of the score."""
     return measured.spread
 
 
 @measure(
-    "table", "Size of reasons",
-    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen because "
+    "table",
+    "Size of reasons",
+    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen "
+    "because "
     "explanations grew and cancel.",
     **_trust(),
-)  # fmt: skip
+)
 def reason_size(view: TableView) -> Estimate:
     """Return the mean l1 norm of people's explanations relative to the groups."""
     return view.estimate(lambda each: each.over_people(lambda means: means.abs().sum(-1).mean(0)))
 
 
 @measure(
-    "table", "Effective columns",
-    "Number of columns that the reasons rest on. Bad news if it is close to 1: with a single column, everybody "
+    "table",
+    "Effective columns",
+    "Number of columns that the reasons rest on. Bad news if it is close to 1: with a single column, "
+    "everybody "
     "has the same reason.",
     **_trust(low=1.0, digits=1),
-)  # fmt: skip
+)
 def effective_columns(view: TableView) -> Estimate:
     """Return the effective number of columns."""
     return view.estimate(TableView.effective_columns)
 
 
 @measure(
-    "model", "Reference offset",
-    "Distance between the score at a group's mean and the mean score of the people it stands for, in standard "
-    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for that "
+    "model",
+    "Reference offset",
+    "Distance between the score at a group's mean and the mean score of the people it stands for, in "
+    "standard "
+    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for "
+    f"that "
     "alone.",
-    **_trust(name="reference_offset", better="lower", undefined="The model has no gradients: members are its only references."),
-)  # fmt: skip
+    **_trust(
+        name="reference_offset",
+        better="lower",
+        undefined="The model has no gradients: members are its only references.",
+    ),
+)
 def offset_of_references(measured: "Measured") -> Estimate:
     """Return the reference offset."""
     explainer, sums, scores = measured.plan.means, measured.partial.sums, measured.partial.scores
@@ -190,12 +203,20 @@ def offset_of_references(measured: "Measured") -> Estimate:
 
 
 @measure(
-    "model", "Faithfulness",
-    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below about "
+    "model",
+    "Faithfulness",
+    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below "
+    "about "
     f"{LOW_FAITHFULNESS}: the reasons do not describe the model.",
-    **_trust(name="faithfulness", low=-1.0, high=1.0, better="higher", undefined="The table has fewer than three or more than "
-             f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant."),
-)  # fmt: skip
+    **_trust(
+        name="faithfulness",
+        low=-1.0,
+        high=1.0,
+        better="higher",
+        undefined="The table has fewer than three or more than "
+        f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant.",
+    ),
+)
 def faithfulness_of_reasons(measured: "Measured") -> Estimate:
     """Return the faithfulness of the explanations relative to members."""
     view, columns = measured.view, measured.plan.columns
@@ -218,11 +239,14 @@ def faithfulness_of_reasons(measured: "Measured") -> Estimate:
 
 
 @measure(
-    "model", "Attribute effect",
+    "model",
+    "Attribute effect",
     "Share of decisions that change if only the protected attribute changes (any one or all of several); of "
     "numbers the change in standard deviations. Bad news if it is not close to 0.",
-    **_trust(name="attribute_effect", better="lower", undefined="Not measured: the group is not among the inputs."),
-)  # fmt: skip
+    **_trust(
+        name="attribute_effect", better="lower", undefined="Not measured: the group is not among the inputs."
+    ),
+)
 def effect_of_attribute(measured: "Measured") -> Estimate:
     """Return how much exchanging the protected columns changes decisions."""
     plan, rows = measured.plan, measured.described
@@ -253,15 +277,23 @@ def _distance(task: Task, after: Floats, before: Floats) -> Floats:
     return np.asarray(after != before, dtype=np.float64)
 
 
-@measure("means", "Completeness", "Error of integration, relative to the differences of the scores.",
-         **_trust(better="lower"))  # fmt: skip
+@measure(
+    "means",
+    "Completeness",
+    "Error of integration, relative to the differences of the scores.",
+    **_trust(better="lower"),
+)
 def completeness(sums: MeanSums) -> Floats:
     """Return the mean residual of completeness over the mean difference of the scores."""
     return quotient(sums.of("residual").sum(axis=(-2, -1)), sums.of("change").sum(axis=(-2, -1)))
 
 
-@measure("means", "Rows without reasons", "Rows whose explanations vanish; GCIG leaves them out.",
-         **_trust(digits=0))  # fmt: skip
+@measure(
+    "means",
+    "Rows without reasons",
+    "Rows whose explanations vanish; GCIG leaves them out.",
+    **_trust(digits=0),
+)
 def undefined_rows(sums: MeanSums) -> Estimate:
     """Return the number of rows whose attributions vanish."""
     return Estimate(float(sums.of("undefined").sum()))

@@ -33,7 +33,9 @@ def accuracy(counts: Counts) -> Floats:
     "counts", "F1", "F1 of the positive class, or the mean of that of each class.", **_utility(tasks=_CLASSES)
 )
 def f1(counts: Counts) -> Floats:
-    """Return F1 of label 1, or the mean over the classes that occur; NaN if no row is or is decided positive."""
+    """Return F1 of label 1, or the mean over the classes that occur; NaN if no row is or is decided
+    positive.
+    """
     right = counts.right.sum(axis=-1)  # (..., cells)
     labelled = counts.mass.sum(axis=-1)
     decided = counts.of("decided").sum(axis=(-3, -2))  # (..., width)
@@ -71,7 +73,9 @@ def auc(sample: Sample) -> float:
 
 
 def area(outputs: Floats, labels: NDArray[Any], weights: Floats | None = None) -> float:
-    """Return the area under the ROC curve of outputs (n, K), of K > 1 the mean over the classes that occur."""
+    """Return the area under the ROC curve of outputs (n, K), of K > 1 the mean over the classes that
+    occur.
+    """
     if outputs.shape[1] == 1:
         return roc_auc(labels, outputs[:, 0], weights)
     from scipy.special import softmax
@@ -83,9 +87,11 @@ def area(outputs: Floats, labels: NDArray[Any], weights: Floats | None = None) -
 
 
 @measure(
-    "counts", "Log loss", "Mean negative logarithm of the probability of the label.",
+    "counts",
+    "Log loss",
+    "Mean negative logarithm of the probability of the label.",
     **_utility(tasks=_CLASSES, better="lower", high=math.inf),
-)  # fmt: skip
+)
 def log_loss(counts: Counts) -> Floats:
     """Return the mean log loss; NaN for scores that are no probabilities."""
     if not counts.probabilistic:
@@ -98,9 +104,11 @@ def _mean(counts: Counts, name: str) -> Floats:
 
 
 @measure(
-    "counts", "R2", "Share of the variance of the label that is predicted.",
+    "counts",
+    "R2",
+    "Share of the variance of the label that is predicted.",
     **_utility(tasks=("number",), low=-math.inf),
-)  # fmt: skip
+)
 def r2(counts: Counts) -> Floats:
     """Return R2."""
     variance = _mean(counts, "label_square") - _mean(counts, "label") ** 2
@@ -116,9 +124,11 @@ def mae(counts: Counts) -> Floats:
 
 
 @measure(
-    "counts", "RMSE", "Root of the mean squared error.",
+    "counts",
+    "RMSE",
+    "Root of the mean squared error.",
     **_utility(tasks=("number",), better="lower", high=math.inf),
-)  # fmt: skip
+)
 def rmse(counts: Counts) -> Floats:
     """Return the root mean squared error."""
     return np.asarray(np.sqrt(_mean(counts, "squared_error")))

@@ -1,4 +1,6 @@
-"""The record of one audit: an evaluation of any model, with its provenance and the change since an earlier one."""
+"""The record of one audit: an evaluation of any model, with its provenance and the change since an
+earlier one.
+"""
 
 import math
 from collections.abc import Mapping

@@ -145,8 +145,14 @@ def check_evaluation(
             chance = known[floor].value if floor in known else chance
         checks.append(
             LimitCheck(
-                figure, end if conservative else found.value, float(limit), kind == "min", conservative, chance,
-                found.title, found.section == "outcomes",
+                figure,
+                end if conservative else found.value,
+                float(limit),
+                kind == "min",
+                conservative,
+                chance,
+                found.title,
+                found.section == "outcomes",
             )
-        )  # fmt: skip
+        )
     return CheckResult(tuple(checks), evaluation.collapsed, evaluation.decides_alike)

@@ -237,7 +237,7 @@ def training_page(
     ``favours_positive`` says whether the positive outcome is the favourable one.
     """
     found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
-    label, last = list(evaluations.items())[-1]
+    last = list(evaluations.values())[-1]
     order = [*(group.group for group in last.groups), *evaluations]
     trust, good = models_trust(evaluations), favours_positive
     return page(
