@@ -30,7 +30,6 @@ found = gcig.audit(
     data.X.loc[test, columns],
     data.y[test],
     sensitive_features=data.sensitive_features[test],
-    max_rows_explained=100,
 )
 print(found)
 
