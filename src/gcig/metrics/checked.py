@@ -65,6 +65,11 @@ class MeasureOptions:
         The most points that a model without gradients may be called with to explain it.
     random_state : int, Generator or None
         The seed of everything that is drawn.
+
+    Examples
+    --------
+    >>> MeasureOptions(min_cell=20, random_state=1).seed
+    1
     """
 
     measures: Any = "default"

@@ -29,6 +29,11 @@ class Estimate:
 
     ``replicates`` are the figure without each tenth of the rows in turn (of references, then of people, if it
     is taken from the table of attributions): two models on the same rows are compared by them.
+
+    Examples
+    --------
+    >>> Estimate(0.2, 0.1, 0.3).named("gap")
+    {'gap': 0.2, 'gap_low': 0.1, 'gap_high': 0.3}
     """
 
     value: float = math.nan
@@ -93,6 +98,12 @@ class Measure:
         conditioned on the model's own decisions instead, and its name ends in ``_decisions``.
     undefined : str
         What a page says if the figure is NaN.
+
+    Examples
+    --------
+    >>> from gcig.metrics.outcomes import eo_gap
+    >>> eo_gap.title, eo_gap.tasks, eo_gap.shown(0.1234)
+    ('Equalized odds gap', ('binary',), '0.123')
     """
 
     name: str
