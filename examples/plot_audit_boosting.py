@@ -12,7 +12,6 @@ reasons and their decisions depend on race, and states in words what it found an
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import gcig
-from gcig.report.displays import AttributionProfileDisplay
 
 data = gcig.load_dataset("compas", include_sensitive=False)
 columns = ["age", "priors_count", "juv_fel_count", "c_charge_degree"]
@@ -31,8 +30,6 @@ found = gcig.audit(
     data.X.loc[test, columns],
     data.y[test],
     sensitive_features=data.sensitive_features[test],
-    max_rows_explained=100,
-    n_shuffles=39,
 )
 print(found)
 
@@ -40,13 +37,13 @@ print(found)
 # A limit turns the audit into a gate. In the shell, ``gcig audit`` does the same and exits with 1 if it
 # fails.
 
-print(found.check(max_gcig=0.1))
+print(found.check(max_reason_gap=0.1))
 
 # %%
-# The attributions of each column relative to the typical member of each group: columns whose marks lie
-# apart count differently depending on the group.
+# The columns in which reasons differ most, for everyone with one outcome alike.
 
-figure = AttributionProfileDisplay.from_record(found.record).figure_
+columns = found.reason_gap_common_columns
+print(sorted(columns, key=columns.get, reverse=True)[:3])
 
 # %%
 # ``found.to_html("audit.html")`` writes the report for the people who decide, and

@@ -31,13 +31,12 @@ found = audit(
     data.y[test],
     sensitive_features=data.sensitive_features.loc[test],
     n_bootstrap=200,
-    n_shuffles=39,
 )
-print(found.record.verdict.headline)
-for pair in sorted(found.record.procedural.pairs, key=lambda pair: -pair.gcig.value):
-    print(f"{pair.gcig.value:.3f}  {pair.first} | {pair.second}")
+print(f"{found.reason_gap_worst:.3f}  {' | '.join(found.worst_pair)}")
+for name, alone in found.by_attribute.items():
+    print(f"{name}: reason gap {alone.reason_gap:.3f}, by chance {alone.reason_gap_chance:.3f}")
 
 # %%
 # Rates of each group, with intervals that are wide for small groups.
 
-figure = GroupRatesDisplay.from_record(found.record).figure_
+figure = GroupRatesDisplay.from_evaluation(found.evaluation).figure_

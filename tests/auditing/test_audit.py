@@ -1,9 +1,9 @@
 """Audits: every figure of `evaluate` under the same name, limits, provenance, changes, formats."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -173,7 +173,7 @@ def test_an_audit_says_what_changed_since_the_last(tmp_path) -> None:
 
 def test_the_history_of_several_audits() -> None:
     records = [record(0.9, 0.2, created=f"2025-0{month}-01T00:00:00+00:00") for month in (1, 2, 3)]
-    changes = [compare_audits(*pair) for pair in pairwise(records)]
+    changes = [compare_audits(*pair) for pair in itertools.pairwise(records)]
     page = history_page(records, changes)
     assert page.count("<svg") >= 3
     assert "3 audits" in page

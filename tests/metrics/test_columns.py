@@ -84,8 +84,11 @@ def test_standardised_dummy_columns_are_a_block_as_well(table, network) -> None:
 
 
 def test_encoded_attributions_by_hand(table, network) -> None:
-    X, *_ = table
+    X, y, sex, _ = table
     rows = X.to_numpy()
+    labels, groups = y.to_numpy(), (sex == "m").astype(int)
+    cells = [[(labels == label) & (groups == group) for group in range(2)] for label in range(2)]
+    np.stack([[rows[cell].mean(axis=0) for cell in of_label] for of_label in cells])
     adapted = adapt(network, X)
     columns = ComparedColumns.find(adapted, rows, rows.mean(axis=0))
     assert columns.names == ("age", "pay", "job")

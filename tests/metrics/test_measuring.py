@@ -12,8 +12,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gcig
 from gcig._validation import InputError
-from gcig.metrics import MEASURES, Measure
-from gcig.metrics.measure import load_measures
+from gcig.metrics import Measure
+from gcig.metrics.measure import MEASURES, load_measures
 
 N = 900
 RNG = np.random.default_rng(0)

@@ -213,8 +213,8 @@ def _compared(plan: Plan, labels: Any, *, given: bool) -> tuple[int, ...]:
         return compared
     what = "has" if given else "is missing: the model was trained on"
     raise InputError(
-        f"{what} fewer than two groups with {least} rows of each label, so there are no groups to "
-        "compare with. "
+        f"{what} fewer than two groups with {least} rows of each label, so there are no groups to compare "
+        f"with. "
         "Pass (X, y, sensitive_features) of more rows, merge groups, or lower min_cell.",
         argument="reference",
     )

@@ -182,9 +182,11 @@ def measure_files(
                 yield partial(_measure, plan, part)
 
     alone = jobs == 1 and backend is None
-    measured = (plan.measure(*part[:3], keys=part[3]) for part in parts(None)) if alone else (
-        plan.read(data) for data in run_tasks(tasks(), jobs, backend, address)
-    )  # fmt: skip
+    measured = (
+        (plan.measure(*part[:3], keys=part[3]) for part in parts(None))
+        if alone
+        else (plan.read(data) for data in run_tasks(tasks(), jobs, backend, address))
+    )
     total: Any = 0
     with progress(source.n_rows, "Measuring", shown=shown) as advance:
         for found in measured:

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=LimitedCommand,
     short_help="Measure any model, and check it against limits.",
-    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1 "
-    "--html audit.html",
+    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
 )
 @opt.model_and_file
 @opt.target_options
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 @opt.option(
     "--attribution",
     None,
-    "How scores are divided among columns: auto, integrated_gradients or shapley, which any two "
-    "models share.",
+    "How scores are divided among columns: auto, integrated_gradients or shapley, which any two models "
+    "share.",
     default="auto",
 )
 @opt.option(

@@ -160,8 +160,8 @@ def print_summary(
     echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
     if not limited and chosen.key == "fairx":
         echo(
-            "Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats "
-            "as bounds."
+            "Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats as "
+            "bounds."
         )
 
 

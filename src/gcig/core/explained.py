@@ -156,7 +156,8 @@ class ExplainedTable:
 
     def replicates(self, groups: Tensor, n_groups: int) -> Tensor:
         """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the
-        references, and without a tenth of the people, in turn.
+        references,
+        and without a tenth of the people, in turn.
         """
         left_out = self.reference_blocks(len(groups)) == torch.arange(
             N_BLOCKS, device=groups.device

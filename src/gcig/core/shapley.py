@@ -17,9 +17,10 @@ MAX_POINTS = 65_536  # of one call
 class Shapley:
     r"""Shapley values by random orders of the columns, one order per reference: for any model.
 
-    Relative to a reference r, the columns of the row x are taken over one after another in a random order,
-    and each column gets the change of the score. Over many references this is unbiased, and exact for
-    additive scores. Every call draws the same orders, so rows explained in several calls share them.
+    Relative to a reference r, the columns of the row x are taken over one after another in a random
+    order, and
+    each column gets the change of the score. Over many references this is unbiased, and exact for additive
+    scores. Every call draws the same orders, so rows explained in several calls share them.
 
     Parameters
     ----------

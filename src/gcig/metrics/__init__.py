@@ -8,9 +8,8 @@ from gcig.metrics.evaluation import (
     gcig_scorer,
     reason_gap_scorer,
 )
-from gcig.metrics.measure import MEASURES, Estimate, Measure, register_measure
-from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan, prepare
+from gcig.metrics.measure import Estimate, Measure, register_measure
+from gcig.metrics.plan import prepare
 from gcig.metrics.predictions import (
     delta_fpr,
     delta_tpr,
@@ -23,12 +22,9 @@ from gcig.metrics.predictions import (
 )
 
 __all__ = [
-    "MEASURES",
     "Estimate",
     "Measure",
     "MeasureOptions",
-    "Partial",
-    "Plan",
     "delta_fpr",
     "delta_tpr",
     "demographic_parity_difference",

@@ -65,6 +65,11 @@ class MeasureOptions:
         The most points that a model without gradients may be called with to explain it.
     random_state : int, Generator or None
         The seed of everything that is drawn.
+
+    Examples
+    --------
+    >>> MeasureOptions(min_cell=20, random_state=1).seed
+    1
     """
 
     measures: Any = "default"
@@ -240,13 +245,7 @@ def recognise_task(y: Any) -> str:
     return "binary" if values.nunique() <= 2 else "classes"
 
 
-def make_task(
-    key: str,
-    labels: NDArray[Any],
-    weights: Floats | None,
-    n_classes: int,
-    model: Any = None,  # noqa: ARG001
-) -> Task:
+def make_task(key: str, labels: NDArray[Any], weights: Floats | None, n_classes: int) -> Task:
     """Return the task of a measurement, with the frequencies of classes or the bins of numbers."""
     y = torch.from_numpy(np.asarray(labels))
     w = None if weights is None else torch.from_numpy(weights)

@@ -36,8 +36,9 @@ class ComparedColumns:
     def find(cls, adapted: AdaptedModel, rows: Rows, mean: Floats) -> "ComparedColumns":
         """Find one-hot blocks in encoded rows (n, p), unless the model knows them from its training rows.
 
-        ``mean`` (p,) is that of the reference rows. Without rows, blocks whose means are shares that add up
-        to one are one-hot.
+        ``mean`` (p,) is that of the reference rows. Without rows, blocks whose
+        means are shares that add up to
+        one are one-hot.
         """
         origin = np.asarray(adapted.input_origin)
         found = adapted.blocks

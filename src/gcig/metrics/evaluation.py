@@ -39,7 +39,8 @@ def gcig_score(
 
     It is 0 if the normalised attributions of every row are the same under all groups' references. The
     parameters are those of `evaluate`, except that no cell is suppressed by default. A model without
-    gradients is explained relative to members.
+    gradients
+    is explained relative to members.
 
     Returns
     -------
@@ -104,9 +105,10 @@ def evaluate(
     sensitive_features : array or table of n rows
         The group of each row; several columns are crossed, and ``by_attribute`` of the result has each alone.
     reference : tuple (X, y, sensitive_features), optional
-        The rows that people are compared with. By default people and references are evaluated rows, apart;
-        and the means of ``gcig`` are those of the model's own training rows if it knows them, otherwise of
-        the evaluated rows.
+        The rows that people are compared with. By default people and references are evaluated rows,
+        apart; and
+        the means of ``gcig`` are those of the model's own training rows if it knows them, otherwise of the
+        evaluated rows.
     sample_weight : array of shape (n,), optional
         The weight of each row in every mean.
     keys : array of shape (n,), optional

@@ -29,6 +29,11 @@ class Estimate:
 
     ``replicates`` are the figure without each tenth of the rows in turn (of references, then of people, if it
     is taken from the table of attributions): two models on the same rows are compared by them.
+
+    Examples
+    --------
+    >>> Estimate(0.2, 0.1, 0.3).named("gap")
+    {'gap': 0.2, 'gap_low': 0.1, 'gap_high': 0.3}
     """
 
     value: float = math.nan
@@ -65,8 +70,8 @@ class Measure:
           The function is called once with all rows and once with many draws of them: its arrays have leading
           dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
-        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative
-        to
+        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the
+          explanations relative to
           means.
         - ``"table"``: `gcig.metrics.table.TableView`, the table of attributions with groups.
         - ``"model"``: `gcig.metrics.result.Measured`, everything.
@@ -93,6 +98,12 @@ class Measure:
         conditioned on the model's own decisions instead, and its name ends in ``_decisions``.
     undefined : str
         What a page says if the figure is NaN.
+
+    Examples
+    --------
+    >>> from gcig.metrics.outcomes import eo_gap
+    >>> eo_gap.title, eo_gap.tasks, eo_gap.shown(0.1234)
+    ('Equalized odds gap', ('binary',), '0.123')
     """
 
     name: str
@@ -154,8 +165,8 @@ def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
 
     >>> from gcig.metrics import Measure
     >>> errors = Measure(
-    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong
-    decisions.",
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
+    ...     "Share of wrong decisions.",
     ...     section="utility", tasks=("binary", "classes"), high=1.0,
     ... )
     >>> register_measure(errors, overwrite=True)

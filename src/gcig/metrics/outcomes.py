@@ -48,8 +48,8 @@ def cell_gaps(counts: Counts) -> Floats:
     labels="needed",
 )
 def outcome_gap(counts: Counts) -> Floats:
-    """Return the outcome gap; outcome cells without rows of two groups are left out if there are more than
-    two.
+    """Return the outcome gap; outcome cells without rows of two groups are left out if there are more
+    than two.
     """
     gaps = cell_gaps(counts)
     if counts.task.key == "binary":
@@ -73,8 +73,8 @@ def eo_gap(counts: Counts) -> Floats:
 
 
 def _simulated_floor(counts: Counts) -> float:
-    """Return the mean outcome gap of groups that share the rates of each cell, by simulation with a fixed
-    seed.
+    """Return the mean outcome gap of groups that share the rates of each cell, by simulation with a
+    fixed seed.
     """
     rng = np.random.default_rng(0)
     total = 0.0

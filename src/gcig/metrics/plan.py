@@ -67,8 +67,8 @@ _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
 _OTHER_GROUPS = (
-    "The groups are not those that the model was trained with, so the means of GCIG are "
-    "those of the evaluated rows."
+    "The groups are not those that the model was trained with, so the means of GCIG are those of the "
+    "evaluated rows."
 )
 
 
@@ -378,8 +378,8 @@ def prepare(
     >>> y = (X[:, 0] + 0.5 * (sex == "m") > 0).astype(int)
     >>> model = LogisticRegression().fit(X, y)
     >>> plan = prepare(model, reference=(X[:200], y[:200], sex[:200]))
-    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in (slice(200, 300),
-    slice(300, 400))]
+    >>> halves = slice(200, 300), slice(300, 400)
+    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in halves]
     >>> whole = plan.measure(X[200:], y[200:], sex[200:], keys=np.arange(200, 400))
     >>> round(sum(parts).result().gcig - whole.result().gcig, 9)
     0.0
@@ -536,8 +536,8 @@ def make_plan(
 
 
 def _references_of(sample: Sample, plan: Plan) -> Sample:
-    """Return the references among reference rows; if these rows are measured as well, people are left for
-    it.
+    """Return the references among reference rows; if these rows are measured as well, people are left
+    for it.
     """
     cells = plan.cells(sample.labels)
     if not plan.apart:
@@ -698,7 +698,7 @@ class _Base:
                 score,
                 some,
                 references,
-                tolerance=5e-3,
+                tolerance=1e-3,
                 figure=lambda each: float(disparity(plan.columns.sum(each)).mean()),
             )
             explainer = replace(explainer, attribution=chosen)

@@ -43,8 +43,8 @@ def reason_gap(view: TableView) -> Estimate:
 @measure(
     "table",
     "Reason gap, common part",
-    "The part that is the same for everyone with one label: the groups have other values in columns "
-    "that count.",
+    "The part that is the same for everyone with one label: the groups have other values in columns that "
+    "count.",
     **_reasons(),
 )
 def reason_gap_common(view: TableView) -> Estimate:
@@ -100,8 +100,8 @@ def reason_gap_varying_columns(view: TableView) -> dict[str, float]:
 @measure(
     "table",
     "GCIG relative to members",
-    "GCIG with members of each group as references instead of their mean: explanations are averaged "
-    "over them.",
+    "GCIG with members of each group as references instead of their mean: explanations are averaged over "
+    "them.",
     **_reasons(),
 )
 def gcig_members(view: TableView) -> Estimate:

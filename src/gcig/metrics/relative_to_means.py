@@ -1,7 +1,8 @@
 """Explanations relative to the groups' means, as in the paper: additive sums over all rows.
 
-Every row is explained relative to the mean of every group with the same label. What is summed are functions
-of one row's explanations, so the sums of several parts of a table are added. Models without gradients are not
+Every row is explained relative to the mean of every group with the same label. What is summed are
+functions of
+one row's explanations, so the sums of several parts of a table are added. Models without gradients are not
 explained here: a mean is no reference for a step function.
 """
 
@@ -25,8 +26,8 @@ from gcig.metrics.sums import N_PARTS, sum_rows
 
 _BYTES_AT_ONCE = 1 << 25
 _VANISHING = 1e-8  # of the median norm, under which an explanation counts as none
-# The sums by tenth, cell and group; "all" are all rows, "mass" is the weight of the rows whose explanations
-# do not vanish.
+# The sums by tenth, cell and group; "all" are all rows, "mass" is the weight of the rows whose
+# explanations do not vanish.
 FIELDS = (
     "mass",
     "disparity",

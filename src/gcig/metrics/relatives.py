@@ -49,7 +49,8 @@ def mean_attribution_gap(view: TableView) -> Estimate:
 
 def mean_attributions(view: TableView) -> float:
     """Return the sum over columns of the absolute difference of two groups' mean attributions given the
-    label, averaged over pairs of groups and labels.
+    label,
+    averaged over pairs of groups and labels.
     """
     total, mass = 0.0, 0.0
     for share, means, weights in view.group_means():
@@ -63,8 +64,8 @@ def mean_attributions(view: TableView) -> float:
 @measure(
     "table",
     "Equal treatment",
-    "Held-out AUC with which a logistic regression reads the group from the attributions of people "
-    "with the same "
+    "Held-out AUC with which a logistic regression reads the group from the attributions of people with "
+    "the same "
     "label (Mougan et al., 2023); 0.5 is equal treatment. It sees only what is linear in the "
     "attributions, and "
     "does not say how much of the score differs.",

@@ -43,8 +43,8 @@ _NO_MEANS = (
 )
 _ALONE = "Relative to means every attribute needs explanations of its own: evaluate it alone."
 _FEW = (
-    "Fewer than two groups have {min_cell} reference rows of a label, or fewer than 20 people can "
-    "be explained."
+    "Fewer than two groups have {min_cell} reference rows of a label, or fewer than 20 people can be "
+    "explained."
 )
 _NOT_COMPLETE = "The attributions do not add up to the difference of the scores, so they have no parts."
 
@@ -215,8 +215,8 @@ class Measured:
             raise InputError(
                 f"is {most:,}, but to explain the model it is called with up to {total:,} points: "
                 f"{pairs:,} pairs "
-                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it "
-                "to that, or "
+                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it to "
+                f"that, or "
                 "measure fewer rows or columns.",
                 argument="max_calls",
             )
@@ -503,8 +503,8 @@ def _remarks(measured: Measured, labelled: bool) -> tuple[str, ...]:
     remarks = list(measured.plan.marks)
     if not labelled:
         remarks.append(
-            "Outcomes are unknown: people are compared with references who got the same decision. "
-            "That cannot "
+            "Outcomes are unknown: people are compared with references who got the same decision. That "
+            "cannot "
             "show that the decisions themselves are wrong for one group."
         )
     if (left_out := _not_compared(measured)) and measured.plan.needs("means", "table"):
@@ -553,8 +553,8 @@ def _warn(measured: Measured, found: Evaluation, counts: Counts, labelled: bool)
     reasons = [each for each in found.figures if each.section == "reasons"]
     if reasons and all(math.isnan(each.value) for each in reasons):
         warn_caller(
-            "No figure about reasons is defined: "
-            f"{reasons[0].undefined or 'no row can be compared.'} Pass more "
+            f"No figure about reasons is defined: {reasons[0].undefined or 'no row can be compared.'} "
+            f"Pass more "
             "rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell.",
             UndefinedMetricWarning,
         )

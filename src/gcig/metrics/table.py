@@ -125,8 +125,9 @@ class TableView:
         return Estimate(value, value - reach, value + reach, replicates=tuple(replicates.tolist()))
 
     def _means(self, kept: Callable[[int], bool]) -> list[tuple[float, Tensor, Tensor]]:
-        """Return for each label its share, mean explanations (groups, people, columns) over some tenths of
-        the references, and the weights of people; a tenth of references or people may be left out.
+        """Return for each label its share, mean explanations (groups, people, columns) over some tenths
+        of the
+        references, and the weights of people; a tenth of references or people may be left out.
         """
         found = []
         for part in (self.base or self).tenths:
@@ -140,8 +141,9 @@ class TableView:
         return found
 
     def group_means(self) -> list[tuple[float, Tensor, Tensor]]:
-        """Return for each label its share, each person's mean explanation relative to each group, (groups,
-        people, columns), and the weights of people.
+        """Return for each label its share, each person's mean explanation relative to each group,
+        (groups, people,
+        columns), and the weights of people.
         """
         return self._means(lambda _: True)
 

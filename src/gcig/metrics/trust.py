@@ -143,8 +143,8 @@ def score_spread(measured: "Measured") -> float:
 @measure(
     "table",
     "Size of reasons",
-    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have "
-    "fallen because "
+    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen "
+    "because "
     "explanations grew and cancel.",
     **_trust(),
 )
@@ -171,8 +171,8 @@ def effective_columns(view: TableView) -> Estimate:
     "Reference offset",
     "Distance between the score at a group's mean and the mean score of the people it stands for, in "
     "standard "
-    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low "
-    "for that "
+    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for "
+    f"that "
     "alone.",
     **_trust(
         name="reference_offset",
@@ -205,17 +205,15 @@ def offset_of_references(measured: "Measured") -> Estimate:
 @measure(
     "model",
     "Faithfulness",
-    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news "
-    "below about "
+    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below "
+    "about "
     f"{LOW_FAITHFULNESS}: the reasons do not describe the model.",
     **_trust(
         name="faithfulness",
         low=-1.0,
         high=1.0,
         better="higher",
-        undefined="The table has "
-        "fewer than three "
-        "or more than "
+        undefined="The table has fewer than three or more than "
         f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant.",
     ),
 )

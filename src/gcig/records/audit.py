@@ -1,5 +1,5 @@
-"""The record of one audit: an evaluation of any model, with its provenance and the change since an earlier
-one.
+"""The record of one audit: an evaluation of any model, with its provenance and the change since an
+earlier one.
 """
 
 import math

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 LOWEST_AUC = 0.55  # a model below it does not rank
 _ALIKE = 0.995  # share of the rows from which decisions count as all alike
 _PARTS = ("low", "high", "p", "chance")
-_T = 2.262157  # the 97.5 % quantile of Student's distribution with nine degrees of freedom
+# The 97.5 % quantile of Student's distribution with nine degrees of freedom: tenths are left out.
+_T = 2.262157
 
 
 def has_collapsed(auc: float) -> bool:
@@ -46,8 +47,9 @@ def describe_degeneracy(collapsed: bool, alike: bool) -> str:
 class Figure(Record):
     """One figure with its limits, and what a page says about it.
 
-    ``p`` and ``chance`` (the 95 % point) refer to groups permuted within labels; ``replicates`` are the
-    figure without each tenth of the rows, by which two models are compared (squares, if ``squared``).
+    ``p`` and ``chance`` (the 95 % point) refer to groups permuted
+    within labels; ``replicates`` are the figure
+    without each tenth of the rows, by which two models are compared (squares, if ``squared``).
     """
 
     name: str
@@ -198,10 +200,11 @@ class Difference(Figures):
 class Evaluation(Figures):
     """Everything measured of one model on one set of rows.
 
-    Every figure is an attribute and an item, with its limits: ``evaluation.gcig``,
-    ``evaluation["gcig_low"]``. Which figures there are depends on the task and the measures;
-    ``evaluation.frame`` has them all, and ``docs/guide/glossary.rst`` says what each is. ``gcig_columns``
-    and the like map columns to contributions, ``gcig_groups`` and the like groups to figures.
+    Every figure is an attribute and an item,
+    with its limits: ``evaluation.gcig``, ``evaluation["gcig_low"]``.
+    Which figures there are depends on the task and the measures; ``evaluation.frame`` has them all, and
+    ``docs/guide/glossary.rst`` says what each is. ``gcig_columns`` and the like map
+    columns to contributions, ``gcig_groups`` and the like groups to figures.
 
     Attributes
     ----------
@@ -241,8 +244,8 @@ class Evaluation(Figures):
 
     @property
     def decides_alike(self) -> bool:
-        """True if at least 99.5 % of the rows are decided alike: rates are then equal, because nothing is
-        decided.
+        """True if at least 99.5 % of the rows are decided alike: rates are then equal, because nothing
+        is decided.
         """
         return self.task != "number" and self.decided_alike >= _ALIKE
 
@@ -261,8 +264,8 @@ class Evaluation(Figures):
 
         if self.sample != other.sample:
             raise InputError(
-                "was measured on other people or references, or explained in another way. Evaluate "
-                "both models "
+                "was measured on other people or references, or explained in another way. Evaluate both "
+                "models "
                 "on the same rows with the same random_state, reference and attribution; "
                 "attribution='shapley' "
                 "serves any two models.",

@@ -53,8 +53,8 @@ def audit_page(
             *_attributes_section(found),
             *_columns_section(found),
         ],
-        subtitle=f"{subject.model_kind}; predicts {kinds[subject.task]}; {size}; protected "
-        f"attribute: {protected}"
+        subtitle=f"{subject.model_kind}; predicts {kinds[subject.task]}; {size}; "
+        f"protected attribute: {protected}"
         f"{favourable}; {subject.created[:10]}",
         lead=[*_status(found, check), _key_figures(found)],
         foot=record.provenance,

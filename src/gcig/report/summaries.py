@@ -229,8 +229,8 @@ def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
     before, after = (each.interval("reason_gap") for each in (plain, fair))
     if math.isnan(before.value + after.value):
         return (
-            f"The reason gap is undefined for {plain.label} or {fair.label}, so their reasons "
-            "cannot be compared."
+            f"The reason gap is undefined for {plain.label} or {fair.label}, so their reasons cannot be "
+            "compared."
         )
     name = fair.main_measure
     cost = round(plain.mean(name), 3) - round(fair.mean(name), 3)
@@ -238,8 +238,8 @@ def _headline(plain: MethodSummary, fair: MethodSummary) -> str:
     price = f"at a cost of {number(cost)} in {title}" if cost > 5e-4 else f"at no cost in {title}"
     if not _surely_lower(plain, fair):
         return f"It is not certain that {fair.label} makes the reasons depend less on the group, {price}."
-    both = before.low > 0 and after.low > 0
-    times = f"{before.value / after.value:.1f} times less" if both else "less"
+    certain = before.low > 0 and after.low > 0
+    times = f"{before.value / after.value:.1f} times less" if certain else "less"
     return f"{fair.label} makes the reasons depend {times} on the group, {price}."
 
 
@@ -275,15 +275,15 @@ def _cautions(plain: MethodSummary, fair: MethodSummary) -> list[str]:
     floor = fair.mean("eo_noise_floor")
     if floor >= _LARGE_NOISE_SHARE * fair.mean("outcome_gap"):
         cautions.append(
-            f"With this few rows, even an exactly fair model shows an outcome gap of {number(floor)} "
-            "on average: "
+            f"With this few rows, even an exactly fair model shows an outcome gap of {number(floor)} on "
+            f"average: "
             "differences of that size mean little."
         )
     before, after = plain.mean("reason_size"), fair.mean("reason_size")
     if after > _LARGER_REASONS * before and fair.mean("gcig") < plain.mean("gcig"):
         cautions.append(
             f"The size of reasons rises from {number(before)} to {number(after)}: GCIG fell because "
-            "explanations "
+            f"explanations "
             "grew and cancel."
         )
     changes = (item.describe_change(plain.mean(item.field), fair.mean(item.field)) for item in TRUST_NUMBERS)
