@@ -123,7 +123,7 @@ def test_fault_26_a_read_only_place_is_noticed_before_the_work(
         raise AssertionError("the work has begun")
 
     monkeypatch.setattr("gcig.methods.base.NetworkClassifier.fit", work)
-    monkeypatch.setattr("gcig.auditing.audits.run_audit", work)
+    monkeypatch.setattr("gcig.auditing.audits.measure_once", work)
     code, out, err = shell(*arguments, "--quiet")
     assert (code, out) == (2, "")
     assert "Read-only file system" in err

@@ -1,11 +1,10 @@
 """Fault 43: a model that has collapsed, or that decides everyone alike, at a gate."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 
+from gcig.auditing import AuditResult
 from tables import ROLE_FLAGS
 
 
@@ -34,8 +33,8 @@ def test_fault_43_everyone_decided_alike_does_not_pass(shell, model, loans_csv, 
     """The gap is then 0, which says nothing: the gate is inconclusive, not passed."""
     gate = ["audit", model, loans_csv, *ROLE_FLAGS, "--threshold", threshold, "--max-eo-gap", "0.5"]
     code, printed, err = shell(*gate, "--json", "--quiet")
-    assert json.loads(printed)["outcome"]["eo_gap"]["value"] == 0
+    assert AuditResult.from_json(printed).eo_gap == 0
     assert code == 3
     assert "inconclusive" in err
-    assert "everyone gets the same decision at this threshold, so the gap says nothing" in err
+    assert "everyone gets the same decision at this threshold, so gaps of decisions say nothing" in err
     assert shell(*gate, "--max-gcig", "0.000001", "--quiet")[0] == 1  # the reasons can still fail

@@ -104,8 +104,8 @@ def test_fault_30_dollar_signs_are_plain_text_in_figures():
         model = METHODS["unconstrained"].estimator(**QUICK).fit(X, LOANS.y, sensitive_features=sex)
         options = {"n_bootstrap": 20, "min_cell": 1}  # there are few rows
         found = gcig.audit(model, X, LOANS.y, sensitive_features=sex, **options)
-    rates = displays.GroupRatesDisplay.from_record(found.record)
-    reasons = displays.AttributionProfileDisplay.from_record(found.record)
+    rates = displays.GroupRatesDisplay.from_evaluation(found.evaluation)
+    reasons = displays.AttributionProfileDisplay.from_explanation(model.explain(X, LOANS.y))
     for display, expected in ((rates, ["$m_{"]), (reasons, [*names, "$m_{"])):
         display.figure_.canvas.draw()
         texts = [text.get_text() for text in display.figure_.findobj(matplotlib.text.Text)]

@@ -194,14 +194,6 @@ def test_files_of_a_model_are_for_their_owner_only(tmp_path):
 
 def test_pages_about_single_people_are_for_their_owner_only(tmp_path):
     model = METHODS["unconstrained"].estimator(**QUICK).fit(LOANS.X, LOANS.y, **LOANS.groups)
-    modes = []
-    for include_rows in (True, False):
-        page = tmp_path / f"{include_rows}.html"
-        options = {"n_bootstrap": 20}
-        gcig.audit(model, LOANS.X, LOANS.y, **LOANS.groups, **options).to_html(page)
-        modes.append(stat.S_IMODE(page.stat().st_mode))
-    (tmp_path / "usual").touch()
-    assert modes == [0o600, stat.S_IMODE((tmp_path / "usual").stat().st_mode)]
     page = tmp_path / "person.html"
     gcig.explain(model, LOANS.X[:1]).to_html(page)
     assert stat.S_IMODE(page.stat().st_mode) == 0o600

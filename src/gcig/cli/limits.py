@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
+from click.core import augment_usage_errors
 
 from gcig.cli.frame import Command, did_you_mean
 
@@ -24,7 +26,11 @@ class LimitedCommand(Command):
             if not name.startswith(("--max-", "--min-")) or name in own:
                 others.append(word)
                 continue
-            limits[_checked(name)] = _number(name, value or (waiting.pop(0) if waiting else ""))
+            with augment_usage_errors(ctx):  # errors then name the help of this command
+                limit = _checked(name)
+                if limit in limits:
+                    raise click.UsageError(f"{name} is given twice, but takes one value.")
+                limits[limit] = _number(name, value or (waiting.pop(0) if waiting else ""))
         ctx.meta[_META] = limits
         return super().parse_args(ctx, others)
 
@@ -59,9 +65,12 @@ def _checked(option: str) -> str:
 
 def _number(option: str, text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise click.UsageError(f"{option} must be a number, not {text!r}.") from None
+        number = math.nan
+    if math.isnan(number):
+        raise click.UsageError(f"{option} must be a number, not {text!r}.")
+    return number
 
 
 def given_limits() -> dict[str, float]:

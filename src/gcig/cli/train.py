@@ -63,7 +63,7 @@ _FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "refere
 )
 @opt.flag(
     "--robustness",
-    "Also measure GCIG under several references, and report whether the comparison depends on them.",
+    "Measure the reason gap by other attributions and references as well.",
 )
 @opt.training_options
 @opt.file_options
@@ -206,8 +206,7 @@ def _train_and_measure(
 ) -> list[TrainedModel]:
     """Fit each method with its parameters, and evaluate it on the held-out rows.
 
-    References come from the training rows. ``robustness`` compares the last model with the first under every
-    reference.
+    Members are held-out rows. ``robustness`` adds the reason gap by other attributions and references.
     """
     from time import perf_counter
 
