@@ -65,6 +65,11 @@ class MeasureOptions:
         The most points that a model without gradients may be called with to explain it.
     random_state : int, Generator or None
         The seed of everything that is drawn.
+
+    Examples
+    --------
+    >>> MeasureOptions(measures=["auc", "reason_gap"], random_state=3).seed
+    3
     """
 
     measures: Any = "default"

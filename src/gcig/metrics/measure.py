@@ -29,6 +29,11 @@ class Estimate:
 
     ``replicates`` are the figure without each tenth of the rows in turn (of references, then of people, if it
     is taken from the table of attributions): two models on the same rows are compared by them.
+
+    Examples
+    --------
+    >>> Estimate(0.3, low=0.2, high=0.4).named("spread")
+    {'spread': 0.3, 'spread_low': 0.2, 'spread_high': 0.4}
     """
 
     value: float = math.nan
@@ -66,8 +71,7 @@ class Measure:
           dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
         - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative
-        to
-          means.
+          to means.
         - ``"table"``: `gcig.metrics.table.TableView`, the table of attributions with groups.
         - ``"model"``: `gcig.metrics.result.Measured`, everything.
     title, sentence : str
@@ -93,6 +97,14 @@ class Measure:
         conditioned on the model's own decisions instead, and its name ends in ``_decisions``.
     undefined : str
         What a page says if the figure is NaN.
+
+    Examples
+    --------
+    >>> errors = Measure(
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong decisions."
+    ... )
+    >>> errors.shown(0.12345)
+    '0.123'
     """
 
     name: str
@@ -154,9 +166,8 @@ def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
 
     >>> from gcig.metrics import Measure
     >>> errors = Measure(
-    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong
-    decisions.",
-    ...     section="utility", tasks=("binary", "classes"), high=1.0,
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
+    ...     "Share of wrong decisions.", section="utility", tasks=("binary", "classes"), high=1.0,
     ... )
     >>> register_measure(errors, overwrite=True)
     """

@@ -316,7 +316,7 @@ def evaluate_predictions(
 ) -> Evaluation:
     """Evaluate predictions without their model, such as pooled out-of-fold predictions.
 
-    The fields of GCIG stay undefined.
+    Figures of reasons need a model, and are not among the figures.
 
     Parameters
     ----------
@@ -335,8 +335,8 @@ def evaluate_predictions(
     >>> y_true, y_score = [0, 1, 0, 1, 1, 0], [0.1, 0.9, 0.6, 0.4, 0.8, 0.3]
     >>> sex = ["f", "f", "f", "m", "m", "m"]
     >>> result = evaluate_predictions(y_true, y_score, sensitive_features=sex, min_cell=1)
-    >>> round(result.auc, 3), result.eo_gap, result.gcig
-    (0.889, 1.0, nan)
+    >>> round(result.auc, 3), result.eo_gap, "gcig" in result
+    (0.889, 1.0, False)
     """
     labels = check_binary(y_true)
     scores = _check_probabilities("y_score", y_score, len(labels.codes))
