@@ -101,7 +101,8 @@ class Measure:
     Examples
     --------
     >>> errors = Measure(
-    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong decisions."
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
+    ...     "Share of wrong decisions.",
     ... )
     >>> errors.shown(0.12345)
     '0.123'
