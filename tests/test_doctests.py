@@ -10,6 +10,7 @@ import pytest
 import gcig
 from gcig.data.datasets import registry
 from gcig.methods import METHODS
+from gcig.metrics import MEASURES
 
 SOURCE = Path(gcig.__file__).parent
 # Modules whose examples run whole fits, comparisons or searches.
@@ -22,7 +23,7 @@ SLOW = {
 }
 # Packages whose public names need an example, and the names that do not.
 PUBLIC = ("gcig", "gcig.metrics", "gcig.methods", "gcig.auditing", "gcig.report")
-WITHOUT = {"gcig.__version__", "gcig.methods.METHODS"}
+WITHOUT = {"gcig.__version__", "gcig.methods.METHODS", "gcig.metrics.MEASURES"}
 
 
 def module_name(path: Path) -> str:
@@ -37,8 +38,9 @@ def modules_with_examples() -> list[object]:
 
 @pytest.fixture(autouse=True)
 def _clean_up(monkeypatch):
-    """Open no windows, and remove methods and datasets that examples register."""
+    """Open no windows, and remove methods, measures and datasets that examples register."""
     monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(MEASURES, "_entries", dict(MEASURES._entries))
     monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")

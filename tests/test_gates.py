@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gcig.cli.shell import shell
+from gcig.metrics.measure import MEASURES, load_measures
 from support.documented_blocks import ROOT
 from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
@@ -66,7 +67,7 @@ def run_action(folder, tmp_path, **inputs):
 @pytest.mark.slow
 def test_the_action_passes_fails_and_reports(folder, tmp_path):
     inputs = {"model": "model", "data": "test.csv", "target": "approved", "sensitive": "sex\n"}
-    options = "--positive\nyes\n--min-cell=1\n--max-rows-explained=40\n"
+    options = "--positive\nyes\n--min-cell=1\n"
     more = {"arguments": options, "max-gcig": "5", "report": "page one.html"}
     done, summary, output = run_action(folder, tmp_path, **inputs, **more)
     assert done.returncode == 0, done.stderr
@@ -93,6 +94,8 @@ def test_every_input_of_the_action_is_used_and_exists():
     assert "${{" not in script  # inputs in a script would be executed
     options = set(re.findall(r"--[a-z][a-z-]+", script))
     offered = {option for each in shell.commands["audit"].params for option in each.opts}
+    load_measures()
+    offered |= {f"--max-{name.replace('_', '-')}" for name in MEASURES}
     assert options <= offered
 
 

@@ -67,6 +67,19 @@ def registered_method():
     return gcig.methods.METHODS["outside"].estimator
 
 
+def prepared():
+    plan = gcig.prepare(net, reference=(x.numpy(), y.numpy(), groups.numpy()), n_bootstrap=0)
+    return plan.measure(x.numpy(), y.numpy(), groups.numpy()).result()
+
+
+def registered_measure():
+    errors = gcig.metrics.Measure(
+        "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate", "Share of wrong decisions."
+    )
+    gcig.register_measure(errors, overwrite=True)
+    return gcig.evaluate(net, x.numpy(), y.numpy(), **rows, n_bootstrap=0, measures=["error_rate"]).error_rate
+
+
 USES = {
     "AuditResult": lambda _: gcig.AuditResult.from_json(audited().to_json()),
     "CheckResult": lambda _: gcig.CheckResult(()),
@@ -96,6 +109,8 @@ USES = {
     "list_datasets": lambda _: gcig.list_datasets(),
     "load": saved_and_loaded,
     "load_dataset": lambda _: gcig.load_dataset("german").X,
+    "prepare": lambda _: prepared(),
+    "register_measure": lambda _: registered_measure(),
     "register_method": lambda _: registered_method(),
 }
 # Records and registration of data, and what goes wrong in training, have tests of their own.
@@ -109,7 +124,8 @@ USED_ELSEWHERE = {
 
 @pytest.fixture(autouse=True)
 def _registry_as_it_was(monkeypatch):
-    monkeypatch.setattr(gcig.methods.METHODS, "_entries", dict(gcig.methods.METHODS._entries))
+    for registry in (gcig.methods.METHODS, gcig.metrics.MEASURES):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # one epoch is not enough to learn anything

@@ -114,14 +114,20 @@ def test_what_is_not_defined_is_said_in_words(rows):
     )
     assert "nan" not in constant._repr_html_().lower()
     assert "undefined" in constant._repr_html_()
-    assert repr(constant).startswith("<Evaluation of 160 rows: AUC 0.5")
+    assert repr(constant).startswith("<Evaluation of 160 rows: auc 0.5")
     assert repr(constant).endswith("collapsed>")
-    assert "GCIG" not in repr(constant)
+    assert "gcig" not in repr(constant)
 
 
-def test_an_evaluation_shows_each_of_its_values_once(rows, linear):
+def test_an_evaluation_shows_its_main_figures_once(rows, linear):
     evaluation = make_evaluation(rows, linear)
     texts = Shown(evaluation._repr_html_()).texts
-    of_groups = {"n_rows", "selection_rate", "gcig"}  # which are columns of the second table, too
-    for name in evaluation.scalars():
-        assert texts.count(name) == (2 if name in of_groups else 1), name
+    for name in ("auc", "accuracy", "outcome_gap", "eo_gap", "reason_gap", "gcig"):
+        assert texts.count(evaluation.figure(name).title) == 1, name
+    assert texts.count("selection_rate") == 1  # a column of the table of groups
+
+
+def test_few_figures_are_all_shown(rows, linear):
+    few = gcig.evaluate(linear, **rows, n_bootstrap=0, measures=["f1", "delta_tpr"])
+    texts = Shown(few._repr_html_()).texts
+    assert all(texts.count(each.title) == 1 for each in few.figures)

@@ -68,8 +68,8 @@ class MeasureOptions:
 
     Examples
     --------
-    >>> MeasureOptions(min_cell=20, random_state=1).seed
-    1
+    >>> MeasureOptions(measures=["auc", "reason_gap"], random_state=3).seed
+    3
     """
 
     measures: Any = "default"

@@ -32,8 +32,8 @@ class Estimate:
 
     Examples
     --------
-    >>> Estimate(0.2, 0.1, 0.3).named("gap")
-    {'gap': 0.2, 'gap_low': 0.1, 'gap_high': 0.3}
+    >>> Estimate(0.3, low=0.2, high=0.4).named("spread")
+    {'spread': 0.3, 'spread_low': 0.2, 'spread_high': 0.4}
     """
 
     value: float = math.nan
@@ -70,9 +70,8 @@ class Measure:
           The function is called once with all rows and once with many draws of them: its arrays have leading
           dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
-        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the
-          explanations relative to
-          means.
+        - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative
+          to means.
         - ``"table"``: `gcig.metrics.table.TableView`, the table of attributions with groups.
         - ``"model"``: `gcig.metrics.result.Measured`, everything.
     title, sentence : str
@@ -101,9 +100,12 @@ class Measure:
 
     Examples
     --------
-    >>> from gcig.metrics.outcomes import eo_gap
-    >>> eo_gap.title, eo_gap.tasks, eo_gap.shown(0.1234)
-    ('Equalized odds gap', ('binary',), '0.123')
+    >>> errors = Measure(
+    ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
+    ...     "Share of wrong decisions.",
+    ... )
+    >>> errors.shown(0.12345)
+    '0.123'
     """
 
     name: str
@@ -166,8 +168,7 @@ def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
     >>> from gcig.metrics import Measure
     >>> errors = Measure(
     ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
-    ...     "Share of wrong decisions.",
-    ...     section="utility", tasks=("binary", "classes"), high=1.0,
+    ...     "Share of wrong decisions.", section="utility", tasks=("binary", "classes"), high=1.0,
     ... )
     >>> register_measure(errors, overwrite=True)
     """

@@ -30,6 +30,20 @@ class Partial:
         The rows of each label and group with the smallest keys, encoded: people and references.
     scores : Sample
         The rows with the smallest keys, without inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from gcig.metrics import prepare
+    >>> rng = np.random.default_rng(0)
+    >>> X, sex = rng.normal(size=(200, 2)), rng.choice(["f", "m"], 200)
+    >>> y, keys = (X[:, 0] > 0).astype(int), np.arange(200)
+    >>> plan = prepare(LogisticRegression().fit(X, y), reference=(X, y, sex), n_bootstrap=0)
+    >>> first = plan.measure(X[:100], y[:100], sex[:100], keys=keys[:100])
+    >>> second = plan.measure(X[100:], y[100:], sex[100:], keys=keys[100:])
+    >>> (first + Partial.from_bytes(plan, second.to_bytes())).n_rows
+    200
     """
 
     plan: "Plan"

@@ -86,7 +86,19 @@ class _Outputs(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A frozen measurement; `measure` applies it to any part of the rows."""
+    """A frozen measurement, which `gcig.prepare` makes; `measure` applies it to any part of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X, sex = rng.normal(size=(200, 2)), rng.choice(["f", "m"], 200)
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> plan = prepare(LogisticRegression().fit(X, y), reference=(X, y, sex), n_bootstrap=0)
+    >>> plan.groups.names, plan.task.key, plan.measure(X, y, sex).n_rows
+    (('f', 'm'), 'binary', 200)
+    """
 
     adapted: AdaptedModel
     task: Task
@@ -378,8 +390,8 @@ def prepare(
     >>> y = (X[:, 0] + 0.5 * (sex == "m") > 0).astype(int)
     >>> model = LogisticRegression().fit(X, y)
     >>> plan = prepare(model, reference=(X[:200], y[:200], sex[:200]))
-    >>> halves = slice(200, 300), slice(300, 400)
-    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in halves]
+    >>> slices = [slice(200, 300), slice(300, 400)]
+    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in slices]
     >>> whole = plan.measure(X[200:], y[200:], sex[200:], keys=np.arange(200, 400))
     >>> round(sum(parts).result().gcig - whole.result().gcig, 9)
     0.0

@@ -316,7 +316,7 @@ def evaluate_predictions(
 ) -> Evaluation:
     """Evaluate predictions without their model, such as pooled out-of-fold predictions.
 
-    The fields of GCIG stay undefined.
+    Figures of reasons need a model, and are not among the figures.
 
     Parameters
     ----------

@@ -196,6 +196,13 @@ class Difference(Figures):
         return text_table(("figure", "difference", "95 % interval"), self._lines(), right_aligned=(1, 2))
 
 
+# The figures that a notebook shows if there are more.
+_HEADLINES = (
+    *("auc", "accuracy", "r2", "log_loss", "outcome_gap", "eo_gap", "demographic_parity_difference"),
+    *("reason_gap", "reason_gap_decisions", "reason_gap_common", "reason_gap_varying", "gcig"),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation(Figures):
     """Everything measured of one model on one set of rows.
@@ -222,6 +229,12 @@ class Evaluation(Figures):
     n_missing : rows without a group.
     definition : the choices behind ``gcig`` and the attribution.
     remarks : sentences that belong with the figures.
+
+    Examples
+    --------
+    >>> evaluation = Evaluation((Figure("gcig", 0.3, low=0.2, high=0.4),), n_rows=600)
+    >>> evaluation.gcig, evaluation["gcig_low"], "auc" in evaluation
+    (0.3, 0.2, False)
     """
 
     n_rows: int = 0
@@ -294,11 +307,10 @@ class Evaluation(Figures):
         raise ValueError(f"part must be 'figures', 'groups' or 'columns', not {part!r}.")
 
     def __repr__(self) -> str:
-        shown_names = ("auc", "accuracy", "r2", "outcome_gap", "reason_gap", "gcig")
         values = self.values()
         known = (
             f"{name} {shown(values[name])}"
-            for name in shown_names
+            for name in ("auc", "accuracy", "r2", "outcome_gap", "reason_gap", "gcig")
             if name in values and not math.isnan(values[name])
         )
         flag = ", collapsed" if self.collapsed else ", decides everyone alike" if self.decides_alike else ""
@@ -311,14 +323,14 @@ class Evaluation(Figures):
         return "\n".join([f"{self.n_rows} rows", lines, "", groups, *self.notes])
 
     def _repr_html_(self) -> str:
-        tables = []
-        for section in dict.fromkeys(each.section for each in self.figures):
-            own = [each for each in self.figures if each.section == section and not math.isnan(each.value)]
-            rows = [(each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in own]
-            tables.append(html_table((section, "", "95 % interval"), rows))
+        known = [each for each in self.figures if not math.isnan(each.value)]
+        if len(known) > len(_HEADLINES):  # a notebook shows the main ones; `frame` has all
+            known = [each for each in known if each.name in _HEADLINES]
+        lines = [(each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in known]
         header, *body = self._group_table()
         remarks = [html_table(("remarks",), [(line,) for line in self.notes])] if self.notes else []
-        return "".join([*tables, html_table(header, body), *remarks])
+        figures = html_table((f"{self.n_rows} rows", "value", "95 % interval"), lines)
+        return "".join([figures, html_table(header, body), *remarks])
 
     @property
     def notes(self) -> list[str]:
