@@ -50,7 +50,10 @@ ARGUMENTS = {
     "an argument too many": (["predict", "m", "x.csv", "more"], "unexpected extra argument"),
     "a word for a number": (["demo", "--seed", "one"], "'one' is not a valid integer"),
     "a fraction for a seed": (["demo", "--seed", "1.5"], "'1.5' is not a valid integer."),
-    "a word for a limit": (["audit", "m", "x.csv", "--max-gcig", "low"], "--max-gcig must be a number, not 'low'. See `gcig audit"),
+    "a word for a limit": (
+        ["audit", "m", "x.csv", "--max-gcig", "low"],
+        "--max-gcig must be a number, not 'low'. See `gcig audit",
+    ),
     "no number for a limit": (["audit", "m", "x.csv", "--max-gcig", "nan"], "must be a number, not 'nan'"),
     "two limits": (
         ["audit", "m", "x.csv", "--max-gcig", "1", "--max-gcig=2"],

@@ -46,6 +46,7 @@ _FEW = (
     "Fewer than two groups have {min_cell} reference rows of a label, or fewer than 20 people can "
     "be explained."
 )
+_CONSTANT = "The model's score is the same for all rows."
 _NOT_COMPLETE = "The attributions do not add up to the difference of the scores, so they have no parts."
 
 
@@ -327,11 +328,13 @@ class Measured:
                 return _ALONE
             if self.plan.means is None:
                 return _NO_MEANS
+            if self.spread == 0:
+                return _CONSTANT
         if measure.needs == "table":
             if not self.plan.attribution.complete:
                 return _NOT_COMPLETE
             if not self.spread > 0:
-                return "The model's score is the same for all rows."
+                return _CONSTANT
             return _FEW.format(min_cell=max(LEAST_REFERENCES, self.plan.options.min_cell))
         return measure.undefined
 
@@ -546,15 +549,19 @@ def _hash(measured: Measured) -> str:
 
 
 def _warn(measured: Measured, found: Evaluation, counts: Counts, labelled: bool) -> None:
-    """Warn about figures that are NaN for want of rows."""
+    """Warn about figures that are NaN for want of rows, or because the score is constant."""
     needed = any(each.name in found for each in measured.plan.measures if each.labels == "needed")
     if needed and labelled and counts.task.key == "binary":
         warn_if_undefined(counts)
     reasons = [each for each in found.figures if each.section == "reasons"]
     if reasons and all(math.isnan(each.value) for each in reasons):
+        remedy = (
+            "Check that the model was trained, and that X has the columns that it uses."
+            if measured.spread == 0
+            else "Pass more rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell."
+        )
         warn_caller(
             "No figure about reasons is defined: "
-            f"{reasons[0].undefined or 'no row can be compared.'} Pass more "
-            "rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell.",
+            f"{reasons[0].undefined or 'no row can be compared.'} {remedy}",
             UndefinedMetricWarning,
         )
