@@ -112,6 +112,12 @@ class Measured:
         )
 
     @cached_property
+    def constant(self) -> bool:
+        """Whether the outputs are the same for all rows; rounding may then leave a spread above 0."""
+        outputs = self.partial.scores.outputs
+        return len(outputs) > 1 and bool((outputs == outputs[0]).all())
+
+    @cached_property
     def weighted(self) -> bool:
         """Whether rows have different weights."""
         weights = self.partial.scores.weights
@@ -158,7 +164,7 @@ class Measured:
     def table(self) -> ExplainedTable | None:
         """The table of attributions; None if the score is constant or the attribution is not complete."""
         plan = self.plan
-        if not plan.attribution.complete or not self.spread > 0:
+        if not plan.attribution.complete or self.constant or not self.spread > 0:
             return None
         people, of_people, references, of_references = self.chosen
         return self.explain(plan.attribution, people, of_people, references, of_references)
@@ -328,12 +334,12 @@ class Measured:
                 return _ALONE
             if self.plan.means is None:
                 return _NO_MEANS
-            if self.spread == 0:
+            if self.constant:
                 return _CONSTANT
         if measure.needs == "table":
             if not self.plan.attribution.complete:
                 return _NOT_COMPLETE
-            if not self.spread > 0:
+            if self.constant:
                 return _CONSTANT
             return _FEW.format(min_cell=max(LEAST_REFERENCES, self.plan.options.min_cell))
         return measure.undefined
@@ -557,7 +563,7 @@ def _warn(measured: Measured, found: Evaluation, counts: Counts, labelled: bool)
     if reasons and all(math.isnan(each.value) for each in reasons):
         remedy = (
             "Check that the model was trained, and that X has the columns that it uses."
-            if measured.spread == 0
+            if measured.constant
             else "Pass more rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell."
         )
         warn_caller(
