@@ -46,6 +46,10 @@ _FEW = (
     "Fewer than two groups have {min_cell} reference rows of a label, or fewer than 20 people can "
     "be explained."
 )
+_NO_MEANS_OF_TWO = (
+    "No label has enough reference rows of two groups for their means. Pass "
+    "reference=(X, y, sensitive_features) with more rows of each."
+)
 _CONSTANT = "The model's score is the same for all rows."
 _NOT_COMPLETE = "The attributions do not add up to the difference of the scores, so they have no parts."
 
@@ -336,6 +340,8 @@ class Measured:
                 return _NO_MEANS
             if self.constant:
                 return _CONSTANT
+            if not (self.plan.means.defined.sum(1) > 1).any():
+                return _NO_MEANS_OF_TWO
         if measure.needs == "table":
             if not self.plan.attribution.complete:
                 return _NOT_COMPLETE
