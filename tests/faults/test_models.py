@@ -53,11 +53,12 @@ def constant():
 
 
 def test_fault_21_a_model_without_reasons_has_no_gcig_rather_than_gcig_zero():
-    with pytest.warns(UndefinedMetricWarning, match="attributions of every row vanish"):
+    with pytest.warns(UndefinedMetricWarning, match="score is the same for all rows"):
         assert math.isnan(gcig.metrics.gcig_score(constant(), X, Y, **GROUPS))
-    with pytest.warns(UndefinedMetricWarning, match="attributions of every row vanish"):
+    with pytest.warns(UndefinedMetricWarning, match="score is the same for all rows"):
         found = gcig.evaluate(constant(), X, Y, **GROUPS, n_bootstrap=0)
     assert math.isnan(found.gcig)
+    assert math.isnan(found.gcig_chance)
     assert found.undefined_rows == 200
 
 

@@ -200,7 +200,7 @@ def group_gcig(sums: MeanSums) -> Floats:
 def gcig_chance(measured: "Measured") -> Estimate:
     """Return the 95 % point of GCIG under permuted groups."""
     explainer, sample = measured.plan.means, measured.chance_sample
-    if explainer is None or not len(sample):
+    if explainer is None or not len(sample) or measured.constant:
         return Estimate()
     task, n_groups = measured.plan.task, measured.plan.n_groups
     inputs = torch.as_tensor(np.asarray(sample.inputs, dtype=np.float64))

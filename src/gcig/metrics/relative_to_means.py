@@ -19,6 +19,7 @@ from gcig._arrays import Floats
 from gcig.core.attribution import Attribution, IntegratedGradients, Score
 from gcig.core.definition import Definition
 from gcig.core.gcig import column_disparity, defined_rows, disparity, normalise, vector_norm
+from gcig.core.modules import evaluating
 from gcig.core.task import Task
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.rates import quotient
@@ -125,7 +126,8 @@ class MeanExplainer:
         norms = {kind: each.abs().sum(-1) for kind, each in kinds.items()}
         known = {kind: (each > _VANISHING * self.scale).all(0) for kind, each in norms.items()}
         own, defined = kinds[used.columns], known[used.columns]
-        with torch.no_grad():
+        # In training mode BatchNorm would change its statistics, and dropout the figures.
+        with torch.no_grad(), evaluating(self.module):
             score = Score.of(self.module, self.task, labels)
             change = score(inputs.unsqueeze(0)) - score(references)
         residual = (values.sum(-1) - change).abs().mean(0)

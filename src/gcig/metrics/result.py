@@ -46,6 +46,11 @@ _FEW = (
     "Fewer than two groups have {min_cell} reference rows of a label, or fewer than 20 people can be "
     "explained."
 )
+_NO_MEANS_OF_TWO = (
+    "No label has enough reference rows of two groups for their means. Pass "
+    "reference=(X, y, sensitive_features) with more rows of each."
+)
+_CONSTANT = "The model's score is the same for all rows."
 _NOT_COMPLETE = "The attributions do not add up to the difference of the scores, so they have no parts."
 
 
@@ -111,6 +116,12 @@ class Measured:
         )
 
     @cached_property
+    def constant(self) -> bool:
+        """Whether the outputs are the same for all rows; rounding may then leave a spread above 0."""
+        outputs = self.partial.scores.outputs
+        return len(outputs) > 1 and bool((outputs == outputs[0]).all())
+
+    @cached_property
     def weighted(self) -> bool:
         """Whether rows have different weights."""
         weights = self.partial.scores.weights
@@ -157,7 +168,7 @@ class Measured:
     def table(self) -> ExplainedTable | None:
         """The table of attributions; None if the score is constant or the attribution is not complete."""
         plan = self.plan
-        if not plan.attribution.complete or not self.spread > 0:
+        if not plan.attribution.complete or self.constant or not self.spread > 0:
             return None
         people, of_people, references, of_references = self.chosen
         return self.explain(plan.attribution, people, of_people, references, of_references)
@@ -327,11 +338,15 @@ class Measured:
                 return _ALONE
             if self.plan.means is None:
                 return _NO_MEANS
+            if self.constant:
+                return _CONSTANT
+            if not (self.plan.means.defined.sum(1) > 1).any():
+                return _NO_MEANS_OF_TWO
         if measure.needs == "table":
             if not self.plan.attribution.complete:
                 return _NOT_COMPLETE
-            if not self.spread > 0:
-                return "The model's score is the same for all rows."
+            if self.constant:
+                return _CONSTANT
             return _FEW.format(min_cell=max(LEAST_REFERENCES, self.plan.options.min_cell))
         return measure.undefined
 
@@ -546,15 +561,25 @@ def _hash(measured: Measured) -> str:
 
 
 def _warn(measured: Measured, found: Evaluation, counts: Counts, labelled: bool) -> None:
-    """Warn about figures that are NaN for want of rows."""
+    """Warn about figures that are NaN for want of rows, or because the score is constant."""
     needed = any(each.name in found for each in measured.plan.measures if each.labels == "needed")
     if needed and labelled and counts.task.key == "binary":
         warn_if_undefined(counts)
     reasons = [each for each in found.figures if each.section == "reasons"]
     if reasons and all(math.isnan(each.value) for each in reasons):
+        remedy = (
+            "Check that the model was trained, and that X has the columns that it uses."
+            if measured.constant
+            else "Pass more rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell."
+        )
         warn_caller(
+<<<<<<< HEAD
             f"No figure about reasons is defined: {reasons[0].undefined or 'no row can be compared.'} "
             f"Pass more "
             "rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell.",
+=======
+            "No figure about reasons is defined: "
+            f"{reasons[0].undefined or 'no row can be compared.'} {remedy}",
+>>>>>>> fix-cli
             UndefinedMetricWarning,
         )
