@@ -573,13 +573,7 @@ def _warn(measured: Measured, found: Evaluation, counts: Counts, labelled: bool)
             else "Pass more rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell."
         )
         warn_caller(
-<<<<<<< HEAD
-            f"No figure about reasons is defined: {reasons[0].undefined or 'no row can be compared.'} "
-            f"Pass more "
-            "rows, pass reference=(X, y, sensitive_features), merge groups, or lower min_cell.",
-=======
             "No figure about reasons is defined: "
             f"{reasons[0].undefined or 'no row can be compared.'} {remedy}",
->>>>>>> fix-cli
             UndefinedMetricWarning,
         )
