@@ -1,4 +1,4 @@
-"""Audits: measuring on sources larger than memory, comparison with chance, verdict and limits."""
+"""Audits: evaluations with provenance, over files larger than memory, compared with limits."""
 
 from gcig.auditing.audits import audit, audit_file
 from gcig.auditing.explanations import ExplainResult
