@@ -8,7 +8,7 @@ from gcig.metrics.evaluation import (
     gcig_scorer,
     reason_gap_scorer,
 )
-from gcig.metrics.measure import Estimate, Measure, register_measure
+from gcig.metrics.measure import MEASURES, Estimate, Measure, register_measure
 from gcig.metrics.plan import prepare
 from gcig.metrics.predictions import (
     delta_fpr,
@@ -22,6 +22,7 @@ from gcig.metrics.predictions import (
 )
 
 __all__ = [
+    "MEASURES",
     "Estimate",
     "Measure",
     "MeasureOptions",

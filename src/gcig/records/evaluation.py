@@ -324,13 +324,23 @@ class Evaluation(Figures):
 
     def _repr_html_(self) -> str:
         known = [each for each in self.figures if not math.isnan(each.value)]
-        if len(known) > len(_HEADLINES):  # a notebook shows the main ones; `frame` has all
+        folded: list[Figure] = []
+        if len(known) > len(_HEADLINES):  # a notebook shows the main ones, and folds the others away
+            folded = [each for each in known if each.name not in _HEADLINES]
             known = [each for each in known if each.name in _HEADLINES]
-        lines = [(each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in known]
+
+        def table(figures: list[Figure], title: str) -> str:
+            lines = [
+                (each.title or each.name, f"{each.value:.{each.digits}f}", _limits(each)) for each in figures
+            ]
+            return html_table((title, "value", "95 % interval"), lines)
+
         header, *body = self._group_table()
         remarks = [html_table(("remarks",), [(line,) for line in self.notes])] if self.notes else []
-        figures = html_table((f"{self.n_rows} rows", "value", "95 % interval"), lines)
-        return "".join([figures, html_table(header, body), *remarks])
+        rest = (
+            f"<details><summary>other figures</summary>{table(folded, 'figure')}</details>" if folded else ""
+        )
+        return "".join([table(known, f"{self.n_rows} rows"), html_table(header, body), rest, *remarks])
 
     @property
     def notes(self) -> list[str]:
