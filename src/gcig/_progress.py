@@ -5,12 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 # Called as advance(count, auc=0.81): the units finished since the last call, and figures to display.
 Advance = Callable[..., None]
 
+# Where sentences about what comes next are said; None: nowhere.
+_SAY: ContextVar[Callable[[str], object] | None] = ContextVar("say", default=None)
 _MAX_LINES = 20  # per task in a pipe: enough to see that it moves, few enough to keep a log readable
+
+
+@contextmanager
+def announcing(say: Callable[[str], object]) -> Iterator[None]:
+    """Pass what is announced inside the block to a function, such as the number of calls of a model."""
+    token = _SAY.set(say)
+    try:
+        yield
+    finally:
+        _SAY.reset(token)
+
+
+def announce(sentence: str) -> None:
+    """Say what comes next, if somebody listens.
+
+    >>> with announcing(print):
+    ...     announce("The model is called 3 times.")
+    The model is called 3 times.
+    """
+    if (say := _SAY.get()) is not None:
+        say(sentence)
 
 
 @contextmanager

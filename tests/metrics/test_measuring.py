@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gcig
+from gcig._progress import announcing
 from gcig._validation import InputError
 from gcig.metrics import Measure
 from gcig.metrics.measure import MEASURES, load_measures
@@ -271,3 +272,20 @@ def test_the_scorer_of_the_reason_gap_prefers_equal_reasons() -> None:
     blind = LogisticRegression().fit(X * [0.0, 1.0, 1.0, 1.0], y)
     plain = model_of("binary", "linear")
     assert scorer(blind, X, y, sensitive_features=SEX) > scorer(plain, X, y, sensitive_features=SEX)
+
+
+def test_the_number_of_calls_is_said_before_they_are_made_and_can_be_limited():
+    rng = np.random.default_rng(0)
+    X, sex = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"]), rng.choice(["f", "m"], 400)
+    y = (X["a"] + 0.5 * (sex == "m") + rng.normal(size=400) > 0).astype(int).to_numpy()
+    said: list[str] = []
+
+    def score(rows):
+        return 1 / (1 + np.exp(-np.asarray(rows, dtype=float)[:, 0]))
+
+    with announcing(said.append):
+        gcig.evaluate(score, X, y, sensitive_features=sex, n_bootstrap=0)
+    assert "is called with up to" in said[0]
+    with pytest.raises(gcig.InputError) as raised:
+        gcig.evaluate(score, X, y, sensitive_features=sex, max_calls=10)
+    assert raised.value.argument == "max_calls"

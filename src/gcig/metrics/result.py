@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._arrays import Floats
+from gcig._progress import announce
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
 from gcig.adapters.base import DifferentiableModel
@@ -215,19 +216,17 @@ class Measured:
     def _check_calls(
         self, of_people: Sequence[NDArray[np.int64]], of_references: Sequence[NDArray[np.int64]]
     ) -> None:
-        """Raise an error if a model without gradients would be called with more points than allowed."""
-        plan = self.plan
-        most = plan.options.max_calls
-        if most is None or isinstance(plan.adapted, DifferentiableModel):
+        """Say how often a model without gradients is called; raise an error if that is more than allowed."""
+        plan, most = self.plan, self.plan.options.max_calls
+        if isinstance(plan.adapted, DifferentiableModel):
             return
         pairs = sum(len(people) * len(own) for people, own in zip(of_people, of_references, strict=True))
-        total = pairs * (1 + len(plan.columns.names))
-        if total > most:
+        each = 1 + len(plan.columns.names)
+        announce(f"To explain the model, it is called with up to {pairs * each:,} points.")
+        if most is not None and pairs * each > most:
             raise InputError(
-                f"is {most:,}, but to explain the model it is called with up to {total:,} points: "
-                f"{pairs:,} pairs "
-                f"of a person and a reference, {1 + len(plan.columns.names)} points each. Raise it to "
-                f"that, or "
+                f"is {most:,}, but to explain the model it is called with up to {pairs * each:,} points: "
+                f"{pairs:,} pairs of a person and a reference, {each} points each. Raise it to that, or "
                 "measure fewer rows or columns.",
                 argument="max_calls",
             )
