@@ -148,15 +148,7 @@ def check_labels(
     >>> labels.codes.tolist(), labels.classes
     ([1, 0, 1], ('no', 'yes'))
     """
-    if y is None:
-        raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
-    frame = to_frame(y, name, prefix="y", flat=True)
-    if frame.shape[1] != 1:
-        raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
-    _warn_of_column_vector(y, name, warning)
-    subject: Subject = {"argument": name}
-    column = checked_column(frame.iloc[:, 0], subject)
-    _check_complete(column, subject, n_rows, "drop those rows", paired_with)
+    column, subject = _label_column(y, name, n_rows, paired_with, warning)
     if pt.is_float_dtype(column.dtype) and not np.array_equal(column, np.round(column)):
         raise InputError(
             "must hold two classes, not measurements. Unknown label type: continuous.", argument=name
@@ -195,6 +187,22 @@ def check_labels(
     return Labels(lookup[codes], tuple(known))
 
 
+def _label_column(
+    y: Any, name: str, n_rows: int | None, paired_with: str, warning: type[Warning]
+) -> tuple[pd.Series[Any], Subject]:
+    """Return labels as one complete column, and what messages call it."""
+    if y is None:
+        raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
+    frame = to_frame(y, name, prefix="y", flat=True)
+    if frame.shape[1] != 1:
+        raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
+    _warn_of_column_vector(y, name, warning)
+    subject: Subject = {"argument": name}
+    column = checked_column(frame.iloc[:, 0], subject)
+    _check_complete(column, subject, n_rows, "drop those rows", paired_with)
+    return column, subject
+
+
 def _warn_of_column_vector(y: Any, name: str, warning: type[Warning]) -> None:
     if len(getattr(y, "shape", ())) == 2:
         text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
@@ -214,15 +222,7 @@ def check_numbers(
     >>> check_numbers([30, 41.5]).codes.tolist()
     [30.0, 41.5]
     """
-    if y is None:
-        raise InputError(f"This requires {name} to be passed, but the target {name} is None.")
-    frame = to_frame(y, name, prefix="y", flat=True)
-    if frame.shape[1] != 1:
-        raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
-    _warn_of_column_vector(y, name, warning)
-    subject: Subject = {"argument": name}
-    column = checked_column(frame.iloc[:, 0], subject)
-    _check_complete(column, subject, n_rows, "drop those rows", "X")
+    column, _ = _label_column(y, name, n_rows, "X", warning)
     if not (pt.is_numeric_dtype(column.dtype) or pt.is_bool_dtype(column.dtype)):
         raise InputError(
             "must hold numbers, but holds text. Use a classifier for classes, or convert the column.",

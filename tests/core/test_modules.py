@@ -14,7 +14,6 @@ from gcig.core.modules import (
     differentiating,
     evaluating,
     logits,
-    refuse_wrapped,
     running_eagerly,
 )
 
@@ -198,7 +197,11 @@ def test_modules_that_average_gradients_over_processes_are_refused(wrap, inside)
         penalty(nn.Sequential(net, nn.Identity()) if inside else net, x, y)
 
 
-def test_plain_and_compiled_modules_are_not_refused():
+def test_a_compiled_module_has_the_penalty_of_the_plain_one():
+    torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(2, 3), nn.SiLU(), nn.Linear(3, 1))
-    refuse_wrapped(net)
-    refuse_wrapped(torch.compile(net, backend="eager"))
+    x, y = torch.randn(8, 2), torch.arange(8) % 2
+    penalty = gcig.GCIGPenalty(gcig.GroupBaselines.from_data(x, y, torch.arange(8) // 4))
+    compiled = penalty(torch.compile(net, backend="eager"), x, y)
+    assert compiled.item() > 0
+    torch.testing.assert_close(compiled, penalty(net, x, y))

@@ -1,6 +1,7 @@
 """Confidence statements about bounds, on held-out rows."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from scipy.stats import t as student_t
@@ -60,7 +61,7 @@ def fair_limits(network: nn.Module, held_out: HeldOut, bounds: dict[str, float])
     return limits
 
 
-def _gap_of(network: nn.Module, held_out: HeldOut):  # type: ignore[no-untyped-def]
+def _gap_of(network: nn.Module, held_out: HeldOut) -> tuple[Callable[[Tensor], Tensor], Tensor]:
     """Return the outcome gap as a function of the groups, and the cells of the rows."""
     rows, task = held_out.rows, held_out.task
     decisions = task.decisions(all_outputs(network, rows.inputs))
