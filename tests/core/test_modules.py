@@ -13,7 +13,6 @@ from gcig.core.modules import (
     check_trainable,
     differentiating,
     evaluating,
-    logits,
     running_eagerly,
 )
 
@@ -58,28 +57,6 @@ def test_the_last_of_several_callers_restores_the_kernels_of_attention():
         assert fused() == expected
     with differentiating(nn.Linear(2, 1), None, twice=False):
         assert fused()
-
-
-@pytest.mark.parametrize("shape", [(4,), (4, 1)])
-def test_one_logit_a_row(shape):
-    assert logits(nn.Identity(), torch.arange(4.0).view(shape)).tolist() == [0.0, 1.0, 2.0, 3.0]
-
-
-@pytest.mark.parametrize("shape", [(4, 2), (4, 1, 1), (2,), ()])
-def test_other_outputs_are_refused_with_a_way_out(shape):
-    class Fixed(nn.Module):
-        def forward(self, x):
-            return x.new_zeros(shape)
-
-    with pytest.raises(
-        ValueError, match=r"one logit per row, shape \(4,\) or \(4, 1\), but gave .*pass score="
-    ):
-        logits(Fixed(), torch.zeros(4, 3))
-
-
-def test_score_picks_the_logit():
-    outputs = torch.tensor([[1.0, 4.0], [2.0, 2.0]])
-    assert logits(nn.Identity(), outputs, lambda out: out[:, 1] - out[:, 0]).tolist() == [3.0, 0.0]
 
 
 class Applied(nn.Module):

@@ -1,4 +1,4 @@
-"""Modules in evaluation mode with one logit per row, and what a forward pass shows about them."""
+"""Modules in evaluation mode, and what a forward pass shows about them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -110,21 +110,6 @@ def refuse_wrapped(module: nn.Module) -> None:
             "plain module, and average the gradients of the processes with one all-reduce: see 'Several "
             "processes' in docs/howto/own_loop.rst. The wrapper's attribute `module` is wrong as well."
         )
-
-
-def logits(module: nn.Module, inputs: Tensor, score: Score | None = None) -> Tensor:
-    """Return one logit per row, shape (n,), from a module that gives (n,) or (n, 1), or through `score`."""
-    outputs: Tensor = module(inputs)
-    if score is not None:
-        outputs = score(outputs)
-    if outputs.shape == (len(inputs), 1):
-        outputs = outputs[:, 0]
-    if outputs.shape != (len(inputs),):
-        raise ValueError(
-            f"the module must give one logit per row, shape ({len(inputs)},) or ({len(inputs)}, 1), but gave "
-            f"{tuple(outputs.shape)}; pass score=, for two outputs score=lambda out: out[:, 1] - out[:, 0]"
-        )
-    return outputs
 
 
 # Autograd names of operations whose derivative jumps at a place that depends on the parameters.
