@@ -6,8 +6,8 @@ import torch
 
 import gcig
 from gcig.core.references import GroupBaselines
-from gcig.data.encoding import TableEncoder
 from gcig.models.mlp import MLP, make_mlp
+from gcig.tables.encoding import TableEncoder
 from gcig.training.batches import Rows
 
 BATCH_SIZE = 512

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
 import gcig
-from gcig.data.splitting import k_folds
 from gcig.methods import METHODS
+from gcig.tables.splitting import k_folds
 
 SEED = 0
 PLAIN = "unconstrained"

@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 
 import gcig
-from gcig.data.encoding import TableEncoder
-from gcig.data.splitting import hold_out, k_folds
 from gcig.methods import METHODS
 from gcig.models.mlp import make_mlp
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.splitting import hold_out, k_folds
 
 TARGETS = {"adult": 0.05, "bank": 0.08, "compas": 0.10}
 PROTECTED = {"adult": "sex", "compas": "race"}  # bank: the groups are ranges of age, a number

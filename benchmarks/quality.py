@@ -28,9 +28,9 @@ from gcig.core.gcig import column_matrix, column_shares, disparity, effective_co
 from gcig.core.outcome import outcome_gap
 from gcig.core.references import GroupBaselines, Means
 from gcig.core.task import Task
-from gcig.data.splitting import k_folds
 from gcig.methods.fairx.measure import HeldOut, measure
 from gcig.metrics.utility import MAIN, utility
+from gcig.tables.splitting import k_folds
 from gcig.training.batches import Rows, all_outputs
 
 SEED = 3

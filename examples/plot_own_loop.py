@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
-from gcig.data.encoding import TableEncoder
+from gcig.tables.encoding import TableEncoder
 
 data = gcig.load_dataset("compas", include_sensitive=False)
 x = torch.from_numpy(TableEncoder().fit(data.X).transform(data.X))

@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import gcig
-from gcig.data.encoding import TableEncoder
 from gcig.report.displays import DisparityDisplay
+from gcig.tables.encoding import TableEncoder
 
 data = gcig.load_dataset("compas", include_sensitive=False)
 few = data.X.sample(2000, random_state=0).index

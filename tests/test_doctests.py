@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gcig
-from gcig.data.datasets import registry
+from gcig.datasets import registry
 from gcig.methods import METHODS
 from gcig.metrics import MEASURES
 

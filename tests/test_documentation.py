@@ -28,7 +28,7 @@ from gcig.cli.shell import shell
 from gcig.core.attribution import ATTRIBUTIONS
 from gcig.core.references import REFERENCES
 from gcig.core.task import TASKS
-from gcig.data.datasets import registry
+from gcig.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
 from support.browsers import needs_browser, open_browser, requested_addresses

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 from gcig.cli.shell import shell
 from gcig.metrics.measure import MEASURES, load_measures
 from support.documented_blocks import ROOT
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 yaml = pytest.importorskip("yaml")
 

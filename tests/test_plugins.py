@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from gcig._plugins import PluginWarning
-from gcig.data.datasets import registry
+from gcig.datasets import registry
 from gcig.methods import METHODS
 
 FILES = {

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gcig
-from gcig.data.encoding import TableEncoder
+from gcig.tables.encoding import TableEncoder
 
 NAMES = [name for name in dir(gcig) if not name.startswith("_")]
 SUBPACKAGES = {name for name in NAMES if isinstance(getattr(gcig, name), types.ModuleType)}

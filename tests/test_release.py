@@ -34,7 +34,7 @@ def test_two_builds_are_the_same_bytes_and_contain_the_repository(archives):
     sdist, wheel = map(RELEASE.files_in, archives)
     assert {
         "gcig/py.typed",
-        "gcig/data/datasets/files/adult.csv.gz",
+        "gcig/datasets/files/adult.csv.gz",
         "gcig/report/templates/page.html",
     } <= wheel
     assert not any(name.startswith(("tests/", "docs/", "scripts/")) for name in wheel)

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 import gcig
 from gcig._validation import check_labels
 from gcig._warnings import warn_caller
-from gcig.data.encoding import TableEncoder
+from gcig.tables.encoding import TableEncoder
 
 DATA = gcig.load_dataset("german")
 ROWS = {"sensitive_features": DATA.sensitive_features}

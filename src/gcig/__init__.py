@@ -22,9 +22,9 @@ _NAMES = {  # by the module that defines them
     "core.penalties": "GCIGPenalty ReasonGapPenalty",
     "core.references": "GroupBaselines register_references",
     "core.task": "register_task",
-    "data.datasets.dataset": "Dataset",
-    "data.datasets.registry": "list_datasets load_dataset register_dataset",
-    "data.datasets.spec": "DatasetSpec ProtectedAttribute",
+    "datasets.dataset": "Dataset",
+    "datasets.registry": "list_datasets load_dataset register_dataset",
+    "datasets.spec": "DatasetSpec ProtectedAttribute",
     "methods.explanation": "Explanation",
     "methods.fairx.estimator": "FairXClassifier FairXRegressor",
     "methods.fairx.paper": "FairXPaperClassifier",
@@ -43,7 +43,7 @@ _NAMES = {  # by the module that defines them
     "training.loop": "DivergenceError",
 }
 _HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
-_SUBPACKAGES = ("core", "data", "methods", "metrics", "models", "report")
+_SUBPACKAGES = ("core", "datasets", "tables", "methods", "metrics", "models", "report")
 
 __all__ = ["__version__", *sorted(_HOME)]
 
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     from gcig.core.references import GroupBaselines as GroupBaselines
     from gcig.core.references import register_references as register_references
     from gcig.core.task import register_task as register_task
-    from gcig.data.datasets.dataset import Dataset as Dataset
-    from gcig.data.datasets.registry import list_datasets as list_datasets
-    from gcig.data.datasets.registry import load_dataset as load_dataset
-    from gcig.data.datasets.registry import register_dataset as register_dataset
-    from gcig.data.datasets.spec import DatasetSpec as DatasetSpec
-    from gcig.data.datasets.spec import ProtectedAttribute as ProtectedAttribute
+    from gcig.datasets.dataset import Dataset as Dataset
+    from gcig.datasets.registry import list_datasets as list_datasets
+    from gcig.datasets.registry import load_dataset as load_dataset
+    from gcig.datasets.registry import register_dataset as register_dataset
+    from gcig.datasets.spec import DatasetSpec as DatasetSpec
+    from gcig.datasets.spec import ProtectedAttribute as ProtectedAttribute
     from gcig.methods.explanation import Explanation as Explanation
     from gcig.methods.fairx.estimator import FairXClassifier as FairXClassifier
     from gcig.methods.fairx.estimator import FairXRegressor as FairXRegressor

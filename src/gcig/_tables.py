@@ -102,14 +102,14 @@ class InputWarning(_InputMessage, UserWarning):
     To be strict, turn it into an error:
 
     >>> import warnings
-    >>> from gcig.data.encoding import TableEncoder
+    >>> from gcig.tables.encoding import TableEncoder
     >>> encoder = TableEncoder().fit({"city": ["Rome", "Oslo", "Rome"]})
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", InputWarning)
     ...     encoder.transform({"city": ["Oslo", "Bern"]})
     Traceback (most recent call last):
         ...
-    gcig.data.encoding.UnseenValuesWarning: Categories that training did not see, encoded as zeros: 'city'...
+    gcig.tables.encoding.UnseenValuesWarning: Categories that training did not see, encoded as zeros: ...
     """
 
 

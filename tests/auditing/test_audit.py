@@ -11,6 +11,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gcig
+from example_tables import make_numeric_loans
 from gcig._validation import InputError
 from gcig.auditing import AuditResult
 from gcig.auditing.audit_change import compare_audits
@@ -18,7 +19,6 @@ from gcig.records.limits import LimitCheck
 from gcig.report.audit_change import history_page
 from support.audit_records import hostile, record, subject
 from support.audits import audit_loans, example_audit
-from tables import make_numeric_loans
 
 
 def test_figures_are_those_of_evaluate() -> None:

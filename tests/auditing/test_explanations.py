@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import gcig
+from example_tables import make_numeric_loans
 from gcig._validation import InputError
 from gcig.auditing.explanations import explain_file
 from gcig.auditing.rows import find_neighbours
 from gcig.records import ExplanationRecord
-from tables import make_numeric_loans
 
 TABLE = make_numeric_loans(600, n_groups=2)
 COLUMNS = ["income", "debt", "age", "noise"]

@@ -9,11 +9,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import gcig
+from example_tables import make_numeric_loans
 from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.methods import METHODS
-from tables import make_numeric_loans
 
 NUMBERS = ["income", "debt", "age", "noise"]
 QUICK = {"n_bootstrap": 50}

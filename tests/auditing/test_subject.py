@@ -8,11 +8,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import gcig
+from example_tables import make_numeric_loans
 from gcig._files import hash_file
 from gcig._validation import InputError
 from gcig.auditing import audit, open_model
 from gcig.auditing.subject import hash_model, hash_table
-from tables import make_numeric_loans
 
 TABLE = make_numeric_loans(200)
 X, Y = TABLE[["income", "debt", "age", "noise"]], TABLE["approved"]

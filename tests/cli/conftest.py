@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 from gcig.cli import main
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
 @pytest.fixture(scope="session")

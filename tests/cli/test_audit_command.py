@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from example_tables import make_raw_loans
 from gcig.auditing import AuditResult
 from gcig.records import AuditRecord
-from tables import make_raw_loans
 
 ROLE_FLAGS = ["--target", "approved", "--sensitive", "sex"]
 

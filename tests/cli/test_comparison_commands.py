@@ -4,9 +4,9 @@ import shutil
 import pandas as pd
 import pytest
 
+from example_tables import ROLE_FLAGS
 from gcig.cli.compare import describe_failures
 from gcig.records import FoldResult
-from tables import ROLE_FLAGS
 
 ONE = ["--methods", "unconstrained", "--folds", "2", "--jobs", "1"]
 

@@ -4,8 +4,8 @@ import joblib
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from example_tables import make_numeric_loans
 from gcig.records import ExplanationRecord
-from tables import make_numeric_loans
 
 COLUMNS = ["--target", "approved", "--sensitive", "sex"]
 ROLES = [*COLUMNS, "--positive", "yes"]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import gcig
-from tables import QUICK_FLAGS, ROLE_FLAGS
+from example_tables import QUICK_FLAGS, ROLE_FLAGS
 
 INPUTS = ["income", "job", "owner"]
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, terminals and signals of Unix")
 GCIG = [sys.executable, "-c", "import sys; from gcig.cli import main; sys.exit(main())"]

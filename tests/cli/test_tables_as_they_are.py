@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK_FLAGS
 from gcig.cli import main
-from gcig.data.read import open_table
-from tables import QUICK_FLAGS
+from gcig.tables.read import open_table
 
 COLUMNS = ("--categorical", "postcode", "--numeric", "income", "--date", "opened=dmy")
 ROLES = ("--target", "paid", "--sensitive", "sex", "--group-names", "1=male,2=female")

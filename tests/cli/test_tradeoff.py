@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 from gcig.records.trade_off import TradeOffRecord
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 from gcig.records import Evaluation
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_robustness_adds_other_attributions_and_references(train):
         assert math.isfinite(evaluation.reason_gap_means)
 
 
-@pytest.mark.filterwarnings("ignore::gcig.data.encoding.UnseenValuesWarning")
+@pytest.mark.filterwarnings("ignore::gcig.tables.encoding.UnseenValuesWarning")
 def test_members_are_held_out_rows(train, tmp_path):
     """The saved rows and the saved model are enough to repeat the figures of the report."""
     _, _, _, folder = train("--test-size", "0.8", "--min-cell", "1", "--save-test", tmp_path / "test.csv")

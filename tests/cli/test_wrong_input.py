@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
+from example_tables import QUICK_FLAGS, ROLE_FLAGS, make_raw_loans
 
 SECRET = "Jane Doe 1971"  # an entry of the table; it must never appear in a message
 CLEAN = [*ROLE_FLAGS, "--drop", "id", *QUICK_FLAGS]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import gcig
-from gcig.data.datasets.registry import dataset_spec
+from gcig.datasets.registry import dataset_spec
 
 DATASETS = gcig.list_datasets()
 ATTRIBUTES = [(name, attribute) for name in DATASETS for attribute in dataset_spec(name).offered]

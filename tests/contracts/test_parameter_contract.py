@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.registry import METHODS
-from tables import QUICK, make_loans
 
 LOANS = make_loans(60)
 ESTIMATORS = {

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError
 from support.small_disks import needs_mounts, small_disk
-from tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 
 pytestmark = needs_mounts
 TESTS = Path(__file__).parents[1]

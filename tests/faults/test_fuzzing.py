@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gcig
+from example_tables import QUICK, ROLE_FLAGS, make_raw_loans
 from gcig.cli import main
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError
-from tables import QUICK, ROLE_FLAGS, make_raw_loans
 
 OWN_ERRORS = (gcig.InputError, PersistenceError, gcig.DivergenceError)
 

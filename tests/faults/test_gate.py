@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from example_tables import ROLE_FLAGS
 from gcig.auditing import AuditResult
-from tables import ROLE_FLAGS
 
 
 def unrelated(path, n, seed):

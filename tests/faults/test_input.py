@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 import gcig
+from example_tables import QUICK, ROLE_FLAGS, make_loans
 from gcig.methods.registry import METHODS
-from tables import QUICK, ROLE_FLAGS, make_loans
 
 LOANS = make_loans(120)
 X, Y, SEX = LOANS.X, LOANS.y, LOANS.sex

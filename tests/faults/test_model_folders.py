@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.cli import main
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder
 from support.model_mutations import Bomb, mutations, replace_tensors, replaced, tensors_file, write_mutation
-from tables import QUICK, make_loans
 
 LOANS = make_loans(200)
 LABELS = {"binary": LOANS.y, "classes": LOANS.X["job"], "number": LOANS.X["age"].astype(float)}

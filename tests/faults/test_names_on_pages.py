@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK, make_loans, make_raw_loans
 from gcig.methods.registry import METHODS
 from gcig.report import displays
 from support.browsers import needs_browser, open_browser
-from tables import QUICK, make_loans, make_raw_loans
 
 LOANS = make_loans(120)
 PAYLOADS = (

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.methods.registry import METHODS
-from tables import QUICK, make_loans
 
 LOANS = make_loans(240)
 NUMBERS = LOANS.numbers

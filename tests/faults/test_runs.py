@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import ROLE_FLAGS, make_raw_loans
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.trials import fold_trials
 from gcig.methods.registry import METHODS
@@ -24,7 +25,6 @@ from support.small_runs import (
     small_store,
     small_table,
 )
-from tables import ROLE_FLAGS, make_raw_loans
 
 TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

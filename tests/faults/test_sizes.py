@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder
 from gcig.report.charts.drawing import fitted
 from support.model_mutations import write_mutation
-from tables import QUICK, ROLE_FLAGS, make_loans, make_raw_loans
 
 LOANS = make_loans(120)
 LONG = "x" * 64_000

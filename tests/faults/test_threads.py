@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.methods.registry import METHODS
 from gcig.training.loop import DivergenceError
-from tables import QUICK, make_loans
 
 LOANS = make_loans(200)
 ROWS = LOANS.numbers

@@ -17,11 +17,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import gcig
+from example_tables import QUICK, ROLE_FLAGS, make_loans
 from gcig.auditing.subject import hash_model
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError
 from support.model_mutations import Bomb
-from tables import QUICK, ROLE_FLAGS, make_loans
 
 LOANS = make_loans(200)
 ESCAPE = "\x1b]0;owned\x07\x1b[31m"

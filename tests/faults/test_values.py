@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig.methods.registry import METHODS
-from tables import QUICK, make_loans
 
 ROLES = ["--target", "approved", "--positive", "yes", "--sensitive", "sex"]
 LOANS = make_loans(200)

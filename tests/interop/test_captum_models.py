@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import gcig
-from tables import QUICK_CREDIT, fitted_credit, load_credit
+from example_tables import QUICK_CREDIT, fitted_credit, load_credit
 
 attr = pytest.importorskip("captum.attr")
 N = 25

@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import gcig
+from example_tables import QUICK_CREDIT, fitted_credit, load_credit
 from gcig import report
 from gcig.metrics import group_rates
-from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="the displays draw with matplotlib (gcig[plot])")
 

@@ -6,6 +6,7 @@ import pytest
 from fairlearn.metrics import MetricFrame, equalized_odds_difference, make_derived_metric
 from fairlearn.postprocessing import ThresholdOptimizer
 
+from example_tables import fitted_credit, load_credit
 from gcig._validation import InputError
 from gcig.metrics import (
     delta_fpr,
@@ -14,7 +15,6 @@ from gcig.metrics import (
     equalized_odds_gap,
     selection_rate_ratio,
 )
-from tables import fitted_credit, load_credit
 
 METRICS = {
     metric.__name__: metric

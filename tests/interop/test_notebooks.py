@@ -8,9 +8,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import gcig
+from example_tables import QUICK_CREDIT
 from gcig.auditing import audit
 from gcig.benchmark.comparison import ComparisonResult, compare
-from tables import QUICK_CREDIT
 
 COLUMN, GROUP = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)> & more'
 SECRET = 123456.789

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcig._validation import InputWarning
-from gcig.data.encoding import TableEncoder
+from gcig.tables.encoding import TableEncoder
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 from gcig.methods.onnx_export import ROWS, encode_rows, table_inputs  # noqa: E402 (needs onnx)

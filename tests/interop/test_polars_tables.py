@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import gcig
+from example_tables import QUICK_CREDIT, fitted_credit, load_credit
 from gcig.auditing import audit
 from gcig.metrics import equalized_odds_gap, gcig_score, group_rates
-from tables import QUICK_CREDIT, fitted_credit, load_credit
 
 
 @pytest.fixture(scope="module")

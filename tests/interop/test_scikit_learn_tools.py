@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gcig
+from example_tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
-from tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
 
 # Three epochs on half the rows do not learn much.
 pytestmark = [

@@ -21,10 +21,10 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 
 import gcig
-from gcig.data.encoding import TableEncoder
+from example_tables import QUICK, make_loans
 from gcig.methods import METHODS, skops_types
 from gcig.persistence import PersistenceError
-from tables import QUICK, make_loans
+from gcig.tables.encoding import TableEncoder
 
 # Short training may leave a model that a guard warns of; here it is only stored.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
+from example_tables import make_biased, make_biased_task, task_gap
 from gcig import InputError
 from gcig.methods.adversarial import (
     AdversarialClassifier,
@@ -20,7 +21,6 @@ from gcig.methods.adversarial import (
 )
 from gcig.methods.registry import METHODS
 from support.games import make_data, make_game
-from tables import make_biased, make_biased_task, task_gap
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)

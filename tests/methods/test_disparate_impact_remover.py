@@ -12,13 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import gcig
+from example_tables import QUICK_BIASED, gaps, make_biased, make_biased_task, task_gap
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder
 from gcig.methods.disparate_impact_remover import DisparateImpactRemoverClassifier
 from gcig.methods.quantile_repair import DisparateImpactRemover, Quantiles
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from tables import QUICK_BIASED, gaps, make_biased, make_biased_task, task_gap
+from gcig.tables.encoding import TableEncoder
 
 SAMPLES = st.lists(st.integers(-5, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from example_tables import QUICK, make_loans
 from gcig._validation import InputError
 from gcig.core.definition import Definition
 from gcig.methods.explanation import Explanation
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.metrics import gcig_score
-from tables import QUICK, make_loans
 
 LOANS, TEST = make_loans(), make_loans(50, seed=1)
 

@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import gcig
+from example_tables import QUICK_BIASED, gaps, make_biased, make_biased_task
 from gcig._validation import InputError
 from gcig.methods.exponentiated_gradient import (
     ExponentiatedGradientClassifier,
@@ -17,7 +18,6 @@ from gcig.methods.exponentiated_gradient import (
 from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from support.games import make_data
-from tables import QUICK_BIASED, gaps, make_biased, make_biased_task
 
 SHORT = {**QUICK_BIASED, "max_iter": 8}
 

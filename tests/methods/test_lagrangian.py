@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from example_tables import make_biased, make_biased_task, task_gap
 from gcig import InputError
 from gcig.methods.lagrangian import (
     LagrangianClassifier,
@@ -19,7 +20,6 @@ from gcig.methods.lagrangian import (
 )
 from gcig.methods.registry import METHODS
 from support.games import make_data, make_game
-from tables import make_biased, make_biased_task, task_gap
 
 QUICK = {"max_epochs": 8, "hidden_sizes": (16,), "device": "cpu", "random_state": 0}
 DATA, TEST = make_biased(), make_biased(seed=1)

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 
 import gcig
+from example_tables import gaps as gaps_of
+from example_tables import make_biased, make_biased_task, task_gap
 from gcig.core.task import Binary
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.lagrangian import LagrangianClassifier
@@ -12,8 +14,6 @@ from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.batches import Rows
 from support.games import data_of, make_data, make_rows
-from tables import gaps as gaps_of
-from tables import make_biased, make_biased_task, task_gap
 
 
 class Fixed(nn.Module):

@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig._validation import InputError
 from gcig.core.attribution import IntegratedGradients
 from gcig.core.task import Binary, Classes, Number
@@ -24,7 +25,6 @@ from gcig.methods.saving import decode, describe_model, encode, published_cells
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.models.mlp import make_mlp
 from gcig.persistence import PersistenceError, load_folder, save_folder
-from tables import QUICK, make_loans
 
 # Short training may leave a model that a guard warns of; here it is only stored.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

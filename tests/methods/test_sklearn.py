@@ -15,10 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import nn
 
+from example_tables import QUICK, make_loans
 from gcig.methods.fairx.estimator import FairXClassifier, FairXRegressor
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
-from tables import QUICK, make_loans
 
 pytestmark = [  # students of few epochs
     pytest.mark.filterwarnings(f"ignore::gcig.methods.fairx.warnings.{kind}Warning")

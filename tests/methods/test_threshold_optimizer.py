@@ -7,10 +7,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score
 
 import gcig
+from example_tables import QUICK_BIASED, gaps, make_biased
 from gcig._validation import InputError, InputWarning
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier, ThresholdRule, equalize_odds
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from tables import QUICK_BIASED, gaps, make_biased
 
 
 class Given(BaseEstimator):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
+from example_tables import make_loans
 from gcig._validation import InputError, InputWarning
 from gcig.methods.training_data import check_table, resample, split_rows
 from gcig.training.batches import Rows
-from tables import make_loans
 
 LOANS = make_loans(200)
 CPU = torch.device("cpu")

@@ -5,13 +5,13 @@ from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
 import gcig
+from example_tables import QUICK, make_loans
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
+from gcig.tables.encoding import TableEncoder
 from gcig.training.loop import DivergenceError, Epoch, Outcome
-from tables import QUICK, make_loans
 
 LOANS, TEST = make_loans(), make_loans(seed=1)
 

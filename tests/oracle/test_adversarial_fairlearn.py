@@ -10,11 +10,11 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import gcig
-from gcig.data.encoding import TableEncoder
-from gcig.data.splitting import hold_out
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.splitting import hold_out
 
 adversarial = pytest.importorskip("fairlearn.adversarial")
 

@@ -5,8 +5,8 @@ import functools
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
+from example_tables import make_numeric_loans
 from gcig.auditing import AuditResult, audit
-from tables import make_numeric_loans
 
 
 def audit_loans(table: pd.DataFrame, **options) -> AuditResult:

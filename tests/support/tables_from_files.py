@@ -1,6 +1,6 @@
 """Whole files as tables."""
 
-from gcig.data.read import open_table
+from gcig.tables.read import open_table
 
 
 def read_table(path, *, columns=None, **notation):

@@ -28,14 +28,14 @@ from gcig.auditing.parts import (
 from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
 from gcig.core.modules import Score
-from gcig.data.read import open_table
-from gcig.data.roles import assign_roles, check_positive
 from gcig.metrics.checked import MeasureOptions, Reference
 from gcig.metrics.evaluation import measure_once
 from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.tables.read import open_table
+from gcig.tables.roles import assign_roles, check_positive
 
 
 def audit(

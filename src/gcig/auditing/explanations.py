@@ -31,8 +31,6 @@ from gcig.auditing.rows import (
 )
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.modules import Score
-from gcig.data.read import open_table
-from gcig.data.roles import assign_roles, check_positive
 from gcig.metrics.checked import (
     MeasureOptions,
     Reference,
@@ -44,6 +42,8 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisi
 from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown
+from gcig.tables.read import open_table
+from gcig.tables.roles import assign_roles, check_positive
 
 if TYPE_CHECKING:
     from gcig.report.displays import WaterfallDisplay

@@ -17,12 +17,12 @@ from pandas.api import types as pt
 from gcig._progress import progress
 from gcig._validation import InputError, check_filled, check_groups
 from gcig.adapters import AdaptedModel
-from gcig.data.read import TableFile
-from gcig.data.roles import Roles, target_codes
 from gcig.metrics.checked import MeasureOptions, check_rows
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan, make_plan
 from gcig.metrics.samples import row_keys
+from gcig.tables.read import TableFile
+from gcig.tables.roles import Roles, target_codes
 
 ROWS_AT_ONCE = 65_536
 SAMPLED_ROWS = 50_000  # of a larger file: references are taken from them

@@ -20,10 +20,10 @@ from gcig.adapters.base import last_step
 from gcig.core.attribution import Score
 from gcig.core.columns import protected_attributes
 from gcig.core.explained import smallest_by_group
-from gcig.data.dates import are_dates, count_days
 from gcig.metrics.plan import Plan
 from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
+from gcig.tables.dates import are_dates, count_days
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _MEMBERS = 128  # references of each group that a row is compared with if the model has no gradients

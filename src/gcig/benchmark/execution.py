@@ -17,10 +17,10 @@ from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
 from gcig.benchmark.trials import TRIAL_FIELDS, TUNING_ROWS, Table, Trial
 from gcig.core.definition import Definition
-from gcig.data.splitting import hold_out, k_folds, split_table
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
 from gcig.records import FoldResult
+from gcig.tables.splitting import hold_out, k_folds, split_table
 
 _MAX_LINE = 500  # characters of an error or warning that are kept
 

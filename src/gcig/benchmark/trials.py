@@ -26,7 +26,7 @@ from gcig._validation import (
     level_codes,
 )
 from gcig.core.definition import Definition
-from gcig.data.datasets.registry import load_dataset
+from gcig.datasets.registry import load_dataset
 from gcig.methods.registry import METHODS
 
 if TYPE_CHECKING:

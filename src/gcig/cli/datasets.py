@@ -13,7 +13,7 @@ from gcig.cli.frame import command, echo_json
 @opt.json_option
 def datasets(name: str | None, as_json: bool) -> None:
     """List the datasets, or show the card of one."""
-    from gcig.data.datasets.registry import dataset_spec, list_datasets, load_dataset
+    from gcig.datasets.registry import dataset_spec, list_datasets, load_dataset
     from gcig.records.formatting import text_table
 
     if name is not None:

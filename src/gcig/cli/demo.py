@@ -40,8 +40,8 @@ def demo(
     from gcig.benchmark.backends import Backend
     from gcig.benchmark.comparison import compare_tables
     from gcig.benchmark.trials import Table
-    from gcig.data.datasets.dataset import format_groups
-    from gcig.data.datasets.registry import load_dataset
+    from gcig.datasets.dataset import format_groups
+    from gcig.datasets.registry import load_dataset
     from gcig.methods.registry import METHODS
 
     data = load_dataset(dataset, sensitive)

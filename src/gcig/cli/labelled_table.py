@@ -17,12 +17,12 @@ from pandas.api import types as pt
 from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
 from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.cli.frame import check_columns, did_you_mean
-from gcig.data.dates import are_ambiguous_dates, are_dates
-from gcig.data.encoding import MAX_LEVELS, looks_like_identifier
-from gcig.data.notation import is_number, strip_sign
-from gcig.data.read import TableFile, open_table
-from gcig.data.roles import name_groups, names_by_column
 from gcig.records.formatting import counted, text_table
+from gcig.tables.dates import are_ambiguous_dates, are_dates
+from gcig.tables.encoding import MAX_LEVELS, looks_like_identifier
+from gcig.tables.notation import is_number, strip_sign
+from gcig.tables.read import TableFile, open_table
+from gcig.tables.roles import name_groups, names_by_column
 
 _MAX_GROUPS_LISTED = 6
 _MANY_CATEGORIES = 20  # with more categories, mostly numbers, a column probably holds numbers and errors

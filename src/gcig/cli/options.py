@@ -75,7 +75,7 @@ class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since cl
 
 
 def _datasets() -> Iterable[str]:
-    from gcig.data.datasets.registry import list_datasets
+    from gcig.datasets.registry import list_datasets
 
     return list_datasets()
 

@@ -19,7 +19,7 @@ from gcig.cli.frame import check_absent, check_columns, check_writable, command,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from gcig.data.read import TableFile
+    from gcig.tables.read import TableFile
 
 _PARQUET = (".parquet", ".pq")
 _RESULTS = ("probability", "decision")
@@ -73,7 +73,7 @@ def predict(
     """
     import gcig
     from gcig._progress import progress
-    from gcig.data.read import open_table
+    from gcig.tables.read import open_table
 
     if as_json and out is None:
         raise click.UsageError("--json needs --out: without it, standard output is for the predictions.")
@@ -142,7 +142,7 @@ def _predict_parts(
     import pandas as pd
 
     from gcig._warnings import warn_caller
-    from gcig.data.encoding import UnseenValuesWarning
+    from gcig.tables.encoding import UnseenValuesWarning
 
     groups = list(sensitive) if estimator.needs_groups_to_predict else []
     wanted = [*passed, *(name for name in groups if name not in passed)]
@@ -184,7 +184,7 @@ def _predict_part(
     import pandas as pd
 
     from gcig._tables import guard_formula, level_name
-    from gcig.data.roles import name_groups
+    from gcig.tables.roles import name_groups
 
     extra: dict[str, Any] = {}
     if groups.shape[1]:

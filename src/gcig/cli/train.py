@@ -172,7 +172,7 @@ def hold_out_rows(
     table: LabelledTable, test_size: float, seed: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the positions of training rows and held-out rows, stratified by label and group."""
-    from gcig.data.splitting import hold_out
+    from gcig.tables.splitting import hold_out
 
     groups = table.check_cells(2)
     return hold_out(table.class_names, groups.codes, fraction=test_size, random_state=seed)

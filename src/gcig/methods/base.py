@@ -23,9 +23,6 @@ from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
-from gcig.data.encoding import TableEncoder
-from gcig.data.files import CsvFormat
-from gcig.data.passthrough import PassThrough
 from gcig.methods.explanation import Explanation, explain_rows
 from gcig.methods.networks import (
     ClassifierParameters,
@@ -43,6 +40,9 @@ from gcig.methods.training_data import (
     split_rows,
 )
 from gcig.metrics.ranking import best_f1_threshold
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.files import CsvFormat
+from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator

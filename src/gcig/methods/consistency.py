@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from gcig.core.task import Classes, Number, as_outputs
-from gcig.data.read import REQUESTED_KINDS
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.read import REQUESTED_KINDS
 
 
 def check_model(model: Any, task: str) -> None:

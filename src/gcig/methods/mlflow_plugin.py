@@ -22,7 +22,9 @@ from gcig._version import __version__
 from gcig.methods.registry import skops_types
 
 _ARGUMENT = "skops_trusted_types"
-_IMPORTED_WITH_ESTIMATORS = "gcig.data.encoding"  # without this module, a process holds no estimator of gcig
+_IMPORTED_WITH_ESTIMATORS = (
+    "gcig.tables.encoding"  # without this module, a process holds no estimator of gcig
+)
 
 
 class GcigRunContext(RunContextProvider):

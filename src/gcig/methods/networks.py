@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from gcig._validation import InputError, InputTypeError
 from gcig.adapters.modules import check_output
-from gcig.data.encoding import TableEncoder
 from gcig.methods import parameters as rules
 from gcig.methods.parameters import Parametrised, Rule, one_of, optional, parameter
 from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
+from gcig.tables.encoding import TableEncoder
 from gcig.training.loop import DivergenceError, Loop
 from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
 

@@ -20,10 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from gcig._files import write_atomically
 from gcig._validation import InputError, InputTypeError
 from gcig._version import __version__
-from gcig.data.encoding import MISSING, OTHER, CategoryColumn, NumberColumn, TableEncoder
-from gcig.data.passthrough import PassThrough
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
 from gcig.methods.onnx_graph import GraphBuilder, apply_network
+from gcig.tables.encoding import MISSING, OTHER, CategoryColumn, NumberColumn, TableEncoder
+from gcig.tables.passthrough import PassThrough
 
 DEFAULT_OPSET = 17  # the first with all required operators; supported by runtimes since 2022
 _ML_OPSET = 3  # of the domain with operators on text

@@ -180,7 +180,7 @@ _OWN = (
 )
 METHODS = Registry("method", {method.key: method for method in _OWN}, _method_of)
 _ENCODER_TYPES = tuple(
-    f"gcig.data.encoding.{name}" for name in ("CategoryColumn", "NumberColumn", "TableEncoder")
+    f"gcig.tables.encoding.{name}" for name in ("CategoryColumn", "NumberColumn", "TableEncoder")
 )
 
 

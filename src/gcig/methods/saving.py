@@ -19,13 +19,13 @@ from torch import Tensor, nn
 
 from gcig._arrays import Codes
 from gcig._validation import InputError
-from gcig.data.encoding import TableEncoder
-from gcig.data.passthrough import PassThrough
 from gcig.methods.consistency import check_model
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS
 from gcig.persistence import PersistenceError, load_folder, save_folder
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.passthrough import PassThrough
 
 if TYPE_CHECKING:
     from gcig.methods.base import NetworkEstimator

@@ -27,7 +27,7 @@ from gcig._validation import (
 )
 from gcig.core.columns import AttributeColumns
 from gcig.core.task import Task
-from gcig.data.splitting import hold_out
+from gcig.tables.splitting import hold_out
 from gcig.training.batches import Rows
 
 MOST_CLASSES = 50  # more are probably a number or an identifier

@@ -19,8 +19,6 @@ from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
 from gcig.core.references import REFERENCES, GroupBaselines, reference_kinds
 from gcig.core.task import KEEP_OUTCOMES, Binary, Task
-from gcig.data.encoding import TableEncoder
-from gcig.data.passthrough import PassThrough
 from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor
 from gcig.methods.fairx.bounds import check_bounds, fair_limits
 from gcig.methods.fairx.check import Check, Dependence, check_network
@@ -52,6 +50,8 @@ from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.ranking import best_f1_threshold
 from gcig.metrics.utility import has_collapsed
 from gcig.records.trade_off import Bound
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.objective import Objective

@@ -8,7 +8,7 @@ from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
+from gcig.datasets.spec import DatasetSpec, ProtectedAttribute
 from gcig.records.audit import SMALLEST_CELL
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Dataset:
 
     Examples
     --------
-    >>> from gcig.data.datasets.registry import load_dataset
+    >>> from gcig.datasets.registry import load_dataset
     >>> data = load_dataset("german", sensitive="age")
     >>> data.X.shape, sorted(data.sensitive_features.unique())
     ((1000, 20), ['25 or younger', 'over 25'])

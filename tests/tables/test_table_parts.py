@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.read import open_table
+from gcig.tables.read import open_table
 from support.tables_from_files import read_table
 
 KINDS = {"age": "number", "owner": "boolean", "job": "category"}
@@ -109,7 +109,7 @@ def test_parquet_keeps_the_types_of_passed_columns(tmp_path):
 @pytest.mark.parametrize("form", ["csv", "parquet", "feather"])
 def test_memory_does_not_grow_with_the_table(tmp_path, monkeypatch, form):
     """A block is all that is held: a table four times as long peaks at about the same size."""
-    monkeypatch.setattr("gcig.data.files._BLOCK_BYTES", 2**16)
+    monkeypatch.setattr("gcig.tables.files._BLOCK_BYTES", 2**16)
     peaks = []
     for rows in (40_000, 640_000):
         path = tmp_path / f"{rows}.{form}"

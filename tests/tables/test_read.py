@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.read import open_table
+from gcig.tables.read import open_table
 from support.tables_from_files import read_table
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._validation import InputError
-from gcig.data.splitting import hold_out, k_folds, split_table
+from gcig.tables.splitting import hold_out, k_folds, split_table
 
 
 def cell_counts(codes, rows, n_cells):

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
-from gcig.data.datasets import registry
-from gcig.data.datasets.dataset import DatasetCard
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute
+from gcig.datasets import registry
+from gcig.datasets.dataset import DatasetCard
+from gcig.datasets.spec import DatasetSpec, ProtectedAttribute
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def _load_build_script():

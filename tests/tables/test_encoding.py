@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder, UnseenValuesWarning, looks_like_identifier
+from gcig.tables.encoding import TableEncoder, UnseenValuesWarning, looks_like_identifier
 
 
 @pytest.fixture

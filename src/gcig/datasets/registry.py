@@ -17,8 +17,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from gcig._plugins import Registry
-from gcig.data.datasets.dataset import Dataset, DatasetCard, check_frame
-from gcig.data.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
+from gcig.datasets.dataset import Dataset, DatasetCard, check_frame
+from gcig.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +195,7 @@ def register_dataset(spec: DatasetSpec, *, overwrite: bool = False) -> DatasetSp
     Examples
     --------
     >>> import pandas as pd
-    >>> from gcig.data.datasets.spec import ProtectedAttribute
+    >>> from gcig.datasets.spec import ProtectedAttribute
     >>> spec = DatasetSpec(
     ...     name="tiny",
     ...     load=lambda: pd.DataFrame({"income": [1, 2], "sex": ["f", "m"], "paid": ["no", "yes"]}),

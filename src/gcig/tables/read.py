@@ -22,10 +22,10 @@ from pandas.api import types as pt
 
 from gcig._tables import is_date_column, level_name, listed
 from gcig._validation import InputError
-from gcig.data import files
-from gcig.data.dates import count_days
-from gcig.data.files import CsvFormat
-from gcig.data.notation import ColumnEntries, parse_flags, parse_numbers, read_number
+from gcig.tables import files
+from gcig.tables.dates import count_days
+from gcig.tables.files import CsvFormat
+from gcig.tables.notation import ColumnEntries, parse_flags, parse_numbers, read_number
 
 REQUESTED_KINDS = ("number", "category", "date", "date dmy", "date mdy")
 _ROWS_AT_ONCE = 50_000

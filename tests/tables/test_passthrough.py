@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 
 from gcig._validation import InputError, InputWarning
-from gcig.data.encoding import TableEncoder
-from gcig.data.passthrough import PassThrough
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.passthrough import PassThrough
 
 TABLE = pd.DataFrame({"a": [1.5, 2.5], "b": [3, 4], "c": [True, False]})
 

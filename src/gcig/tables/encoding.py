@@ -19,7 +19,7 @@ from gcig._arguments import check_argument, is_count
 from gcig._tables import find_alike, is_date_column
 from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
 from gcig._warnings import warn_caller
-from gcig.data.dates import are_ambiguous_dates, are_dates, count_days
+from gcig.tables.dates import are_ambiguous_dates, are_dates, count_days
 
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gcig._tables import factorise, level_name, listed
 from gcig._validation import InputError, check_labels
-from gcig.data.read import TableFile
+from gcig.tables.read import TableFile
 
 
 @dataclass(frozen=True)

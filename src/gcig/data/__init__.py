@@ -1,1 +1,0 @@
-"""Tables: reading files, encoding into numbers, splitting rows, and the registered datasets."""

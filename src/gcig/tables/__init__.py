@@ -1,0 +1,1 @@
+"""Tables: reading files, encoding into numbers, and splitting rows."""
