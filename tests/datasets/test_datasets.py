@@ -396,7 +396,7 @@ def test_nothing_reaches_the_html_unescaped(words):
 
 
 def test_manifest_matches_the_shipped_files():
-    folder = ROOT / "src" / "gcig" / "data" / "datasets" / "files"
+    folder = ROOT / "src" / "gcig" / "datasets" / "files"
     manifest = registry.manifest()
     assert {path.name for path in folder.iterdir()} == {*manifest, registry.MANIFEST}
     for file, facts in manifest.items():
