@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
+from gcig._arguments import InputError
 from gcig._arrays import Floats
-from gcig._tables import is_date_column
-from gcig._validation import InputError, check_features, match_columns
+from gcig.tables.check import check_features, match_columns
+from gcig.tables.frames import is_date_column
 
 _MAX_LEVELS = 1000  # a column with more categories is an identifier or free text
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 from sklearn.utils.validation import check_is_fitted
 
+from gcig._arguments import InputError, InputTypeError
 from gcig._files import write_atomically
-from gcig._validation import InputError, InputTypeError
 from gcig._version import __version__
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
 from gcig.methods.onnx_graph import GraphBuilder, apply_network

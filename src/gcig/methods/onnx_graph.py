@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.secants import sequential_steps
 from gcig.methods.networks import Affine, MixtureOfOutputs
 

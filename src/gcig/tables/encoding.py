@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from gcig._arguments import check_argument, is_count
-from gcig._tables import find_alike, is_date_column
-from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
-from gcig._warnings import warn_caller
+from gcig._arguments import InputError, InputWarning, check_argument, is_count, warn_caller, warn_input
+from gcig.tables.check import check_features, find_alike, match_columns
 from gcig.tables.dates import are_ambiguous_dates, are_dates, count_days
+from gcig.tables.frames import is_date_column, level_codes
 
 MISSING = "<missing>"
 OTHER = "<other>"  # the categories beyond the most frequent ones
