@@ -22,7 +22,7 @@ from gcig.metrics.plan import Plan
 from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
 from gcig.tables.check import check_features
-from gcig.tables.dates import are_dates, count_days
+from gcig.tables.columns import are_dates, count_days
 from gcig.tables.frames import level_name
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table

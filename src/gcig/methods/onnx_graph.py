@@ -56,6 +56,10 @@ class GraphBuilder:
         self.nodes.append(node)
         return output
 
+    def as_float(self, value: str, name: str) -> str:
+        """Convert into float32."""
+        return self.apply("Cast", value, name=name, to=TensorProto.FLOAT)
+
     def join(self, values: Sequence[str], name: str) -> str:
         """Concatenate blocks of columns; return a single one unchanged."""
         return values[0] if len(values) == 1 else self.apply("Concat", *values, name=name, axis=1)

@@ -178,8 +178,9 @@ _OWN = (
     ),
 )
 METHODS = Registry("method", {method.key: method for method in _OWN}, _method_of)
-_ENCODER_TYPES = tuple(
-    f"gcig.tables.encoding.{name}" for name in ("CategoryColumn", "NumberColumn", "TableEncoder")
+_ENCODER_TYPES = (
+    *("gcig.tables.columns.CategoryColumn", "gcig.tables.columns.NumberColumn"),
+    "gcig.tables.encoding.TableEncoder",
 )
 
 

@@ -22,7 +22,7 @@ from pandas.api import types as pt
 
 from gcig._arguments import InputError, listed
 from gcig.tables import files
-from gcig.tables.dates import count_days
+from gcig.tables.columns import count_days
 from gcig.tables.files import CsvFormat
 from gcig.tables.frames import is_date_column, level_name
 from gcig.tables.notation import ColumnEntries, parse_flags, parse_numbers, read_number
