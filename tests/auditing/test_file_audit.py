@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 import gcig
 from example_tables import make_numeric_loans
+from gcig._arguments import InputError
 from gcig._files import hash_file
-from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.methods import METHODS
 

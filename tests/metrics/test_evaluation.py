@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier

@@ -9,10 +9,8 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument, is_flag
+from gcig._arguments import InputError, InputWarning, check_argument, is_flag
 from gcig._files import hash_file
-from gcig._tables import as_spelled, level_name
-from gcig._validation import InputError, InputWarning, check_lengths
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.audit_change import compare_audits
@@ -34,6 +32,8 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.tables.frames import check_lengths, level_name
+from gcig.tables.names import as_spelled
 from gcig.tables.read import open_table
 from gcig.tables.roles import assign_roles, check_positive
 

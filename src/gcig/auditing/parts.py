@@ -14,15 +14,16 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
+from gcig._arguments import InputError
 from gcig._progress import progress
-from gcig._validation import InputError, check_filled, check_groups
 from gcig.adapters import AdaptedModel
 from gcig.metrics.checked import MeasureOptions, check_rows
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan, make_plan
 from gcig.metrics.samples import row_keys
+from gcig.tables.check import check_groups
 from gcig.tables.read import TableFile
-from gcig.tables.roles import Roles, target_codes
+from gcig.tables.roles import Roles, check_filled, target_codes
 
 ROWS_AT_ONCE = 65_536
 SAMPLED_ROWS = 50_000  # of a larger file: references are taken from them

@@ -17,34 +17,33 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Encoded, Floats
-from gcig._validation import InputError, Labels, check_features, check_labels, check_numbers, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.networks import (
-    ClassifierParameters,
-    NetworkParameters,
-    copy_to_continue,
-    raise_if_diverged,
-    with_affine,
-)
+from gcig.methods.networks import copy_to_continue, with_affine
+from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import (
-    CheckedTable,
-    TrainingData,
-    check_table,
-    split_rows,
-)
+from gcig.methods.training_data import TrainingData, split_rows
 from gcig.metrics.ranking import best_f1_threshold
+from gcig.tables.check import (
+    CheckedTable,
+    Labels,
+    check_features,
+    check_labels,
+    check_numbers,
+    check_table,
+    match_columns,
+)
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome
+from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without

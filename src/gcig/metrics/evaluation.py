@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from gcig._validation import Groups, InputError
+from gcig._arguments import InputError
 from gcig.adapters import call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
@@ -20,6 +20,7 @@ from gcig.metrics.predictions import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
+from gcig.tables.check import Groups
 
 
 def gcig_score(

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gcig._arguments import InputError
 from gcig._plugins import Registry
-from gcig._validation import InputError
 
 Needs = Literal["counts", "scores", "means", "table", "model"]
 SECTIONS = {

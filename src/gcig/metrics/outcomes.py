@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arguments import warn_caller
 from gcig._arrays import Floats
-from gcig._warnings import warn_caller
 from gcig.metrics.measure import Estimate, measure
 from gcig.metrics.rates import expected_range, expected_worst_range, gap, quotient, ratio
 from gcig.metrics.sums import Counts

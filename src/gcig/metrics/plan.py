@@ -15,8 +15,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
-from gcig._validation import Groups, InputError
 from gcig.adapters import AdaptedModel, adapt
 from gcig.adapters.base import DifferentiableModel
 from gcig.adapters.tensors import to_tensor
@@ -58,6 +58,7 @@ from gcig.metrics.sums import (
     layout,
     one_hot,
 )
+from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
-from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig.adapters import AdaptedModel
 from gcig.core.task import Task
 from gcig.metrics import outcomes
@@ -37,6 +37,7 @@ from gcig.metrics.samples import Sample, row_keys
 from gcig.metrics.sums import Counts, blocks_of, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.check import Groups, Labels, check_groups, check_labels, check_sample_weight
 
 
 def equalized_odds_gap(

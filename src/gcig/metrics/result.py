@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arguments import InputError, warn_caller
 from gcig._arrays import Floats
 from gcig._progress import announce
-from gcig._validation import InputError
-from gcig._warnings import warn_caller
 from gcig.adapters.base import DifferentiableModel
 from gcig.core.attribution import Attribution, Score
 from gcig.core.explained import (

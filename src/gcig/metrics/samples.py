@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._arguments import InputError
 from gcig._arrays import Floats, Rows
-from gcig._validation import InputError
 from gcig.core.explained import hashed_keys
 
 

@@ -273,7 +273,7 @@ class Evaluation(Figures):
         Both models must have been explained in the same way on the same people and references; the interval
         is that of the paired difference.
         """
-        from gcig._tables import InputError  # pages read records without pandas
+        from gcig._arguments import InputError  # pages read records without pandas
 
         if self.sample != other.sample:
             raise InputError(

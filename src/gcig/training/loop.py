@@ -224,3 +224,13 @@ def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
         f"training diverged in epoch {number}: {what}. The network's parameters {restored} were restored. "
         "Lower learning_rate, or the weight of the term that grew."
     )
+
+
+def raise_if_diverged(scores: Tensor) -> None:
+    """Raise a `DivergenceError` if scores are NaN: finite parameters can be so large that sums overflow."""
+    missing = int(scores.isnan().sum())
+    if missing:
+        raise DivergenceError(
+            f"training diverged: {missing} of {len(scores)} scores are NaN, because the network's parameters "
+            "are too large. Lower learning_rate or weight_decay."
+        )

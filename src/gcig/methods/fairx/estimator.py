@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gcig._validation import InputError
-from gcig._warnings import warn_caller
+from gcig._arguments import InputError, Rule, one_of, warn_caller
 from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
@@ -36,15 +35,7 @@ from gcig.methods.fairx.warnings import (
     warn_of_unshowable,
 )
 from gcig.methods.networks import with_affine
-from gcig.methods.parameters import (
-    BOUND,
-    FRACTION,
-    NON_NEGATIVE,
-    Parametrised,
-    Rule,
-    one_of,
-    parameter,
-)
+from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.ranking import best_f1_threshold

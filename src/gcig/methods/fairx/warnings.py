@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from gcig._warnings import warn_caller
+from gcig._arguments import warn_caller
 from gcig.core.task import Task
 from gcig.methods.fairx.check import Check
 from gcig.metrics.utility import MAIN, has_collapsed
