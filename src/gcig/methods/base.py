@@ -39,7 +39,7 @@ from gcig.methods.training_data import (
     check_table,
     split_rows,
 )
-from gcig.metrics.ranking import best_f1_threshold
+from gcig.metrics.utility import best_f1_threshold
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough

@@ -49,15 +49,8 @@ from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.partial import Partial
 from gcig.metrics.relative_to_means import MeanExplainer
-from gcig.metrics.samples import Sample, row_keys
-from gcig.metrics.sums import (
-    N_PARTS,
-    blocks_of,
-    count_blocks,
-    count_rows,
-    layout,
-    one_hot,
-)
+from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
+from gcig.metrics.utility import count_rows, layout, one_hot
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none

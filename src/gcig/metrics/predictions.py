@@ -33,8 +33,8 @@ from gcig.metrics.outcomes import (
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan
 from gcig.metrics.rates import Aggregate
-from gcig.metrics.samples import Sample, row_keys
-from gcig.metrics.sums import Counts, blocks_of, count_rows, one_hot, outcome_cells
+from gcig.metrics.samples import Sample, blocks_of, row_keys
+from gcig.metrics.utility import Counts, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
 

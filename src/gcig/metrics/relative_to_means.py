@@ -22,8 +22,8 @@ from gcig.core.gcig import column_disparity, defined_rows, disparity, normalise,
 from gcig.core.modules import evaluating
 from gcig.core.task import Task
 from gcig.metrics.columns import ComparedColumns
-from gcig.metrics.rates import quotient
-from gcig.metrics.sums import N_PARTS, sum_rows
+from gcig.metrics.samples import N_PARTS
+from gcig.metrics.utility import quotient, sum_rows
 
 _BYTES_AT_ONCE = 1 << 25
 _VANISHING = 1e-8  # of the median norm, under which an explanation counts as none

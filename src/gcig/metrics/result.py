@@ -32,9 +32,9 @@ from gcig.metrics.outcomes import warn_if_undefined
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan
 from gcig.metrics.relative_to_means import MeanSums
-from gcig.metrics.samples import Sample
-from gcig.metrics.sums import N_PARTS, Counts, leave_out, outcome_cells, resample
+from gcig.metrics.samples import N_PARTS, Sample, leave_out, resample
 from gcig.metrics.table import TableView
+from gcig.metrics.utility import Counts, has_collapsed, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.evaluation import Figure
 
@@ -446,10 +446,10 @@ def _evaluate(measured: Measured, suppress: bool) -> Evaluation:
         groups=groups,
         columns=columns,
         labelled=labelled,
-        collapsed=_collapsed(plan.task.key, values),
+        collapsed=has_collapsed(values),
         decided_alike=_decided_alike(counts),
         min_cell=max(1, plan.options.min_cell),
-        suppressed_cells=counts.suppressed_cells,
+        suppressed_cells=counts.names_of(~counts.kept),
         compared_groups=_compared(measured, view),
         worst_pair=worst,
         n_missing=int(partial.sums["n_missing"][0]),
@@ -497,12 +497,6 @@ def _compared(measured: Measured, view: TableView | None) -> tuple[str, ...]:
         known = explainer.defined[(explainer.defined.sum(1) > 1)].any(0).tolist()
         return tuple(name for name, yes in zip(measured.names, known, strict=True) if yes)
     return ()
-
-
-def _collapsed(task: str, values: Mapping[str, float]) -> bool:
-    if task == "number":
-        return "r2" in values and not values["r2"] >= 0.01
-    return "auc" in values and not values["auc"] >= 0.55
 
 
 def _decided_alike(counts: Counts) -> float:
