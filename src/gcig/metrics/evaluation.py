@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from gcig._progress import silent
 from gcig._validation import Groups, InputError
 from gcig.adapters import call_with_groups
 from gcig.core.definition import Definition
@@ -200,7 +201,8 @@ class GroupScorer:
     def __call__(self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None) -> float:
         """Score a fitted estimator on rows whose groups are given or carried."""
         groups = self._carried(X) if sensitive_features is None else sensitive_features
-        return -self.measure(estimator, X, y, groups)
+        with silent():
+            return -self.measure(estimator, X, y, groups)
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Request ``sensitive_features``, unless they are carried."""

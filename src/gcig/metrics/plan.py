@@ -5,7 +5,6 @@ partitions of a cluster are the same code: random draws depend on a row's key an
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from gcig._arrays import Codes, Floats, Rows
+from gcig._progress import LONG, progress
 from gcig._validation import Groups, InputError
 from gcig.adapters import AdaptedModel, adapt
 from gcig.adapters.base import DifferentiableModel
@@ -112,33 +112,6 @@ class Plan:
     legitimate: NDArray[np.bool_] | None = None  # (p,)
     definition: Definition = field(default_factory=Definition)
     marks: tuple[str, ...] = ()  # remarks about references
-
-    @classmethod
-    def of_predictions(
-        cls,
-        adapted: AdaptedModel,
-        task: Task,
-        groups: Groups,
-        options: MeasureOptions,
-        measures: tuple[Measure, ...],
-    ) -> "Plan":
-        """Return the plan of measures that need predictions alone."""
-        nothing = torch.empty(0)
-        return cls(
-            adapted=adapted,
-            task=task,
-            classes=(0, 1),
-            groups=groups,
-            attributes=(),
-            options=options,
-            measures=measures,
-            columns=ComparedColumns((), (), nothing, np.empty(0, dtype=np.int64), nothing, nothing),
-            attribution=IntegratedGradients(),
-            attribution_name="none",
-            favourable=(1,),
-            means=None,
-            counts=np.empty((0, 0), dtype=np.int64),
-        )
 
     @property
     def n_groups(self) -> int:
@@ -279,9 +252,7 @@ class Plan:
         """Return a part from its bytes."""
         return Partial.from_bytes(self, data)
 
-    def measure_rows(
-        self, rows: CheckedRows, keys: Any = None, advance: Callable[[int], object] | None = None
-    ) -> Partial:
+    def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
         if rows.kept is not None and keys is not None:
             keys = np.asarray(keys)[rows.kept]
@@ -332,7 +303,10 @@ class Plan:
         if self.means is not None and self.needs("means", "model"):
             inputs = self.tensor(rows.inputs)
             on = torch.from_numpy(labels).to(inputs.device)
-            summed = self.means.sum_rows(inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance)
+            with progress(len(rows), "Explaining relative to means", after=LONG) as advance:
+                summed = self.means.sum_rows(
+                    inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance
+                )
             found |= summed.to_arrays()
         sample = Sample(hashed, labels, rows.groups.codes, weights, outputs, predicted.decisions, rows.inputs)
         return Partial(self, found, self.keep_rows(sample), self.keep_scores(replace(sample, inputs=None)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from gcig._arrays import Floats
-from gcig._progress import announce
+from gcig._progress import LONG, announce, progress
 from gcig._validation import InputError
 from gcig._warnings import warn_caller
 from gcig.adapters.base import DifferentiableModel
@@ -187,39 +187,41 @@ class Measured:
         assert people.inputs is not None
         assert references.inputs is not None
 
-        def score(labels: torch.Tensor) -> Score:
+        def score(labels: torch.Tensor) -> Score:  # called before some people are explained
+            advance(len(labels))
             return Score.of(module, plan.task, labels)
 
-        self._check_calls(of_people, of_references)
+        task = self._check_calls(of_people, of_references)
         inputs = plan.tensor(people.inputs)
         labels = torch.from_numpy(np.asarray(people.labels)).to(inputs.device)
         weights: tuple[Any, Any] = (None, None)
         if self.weighted:
             weights = torch.from_numpy(people.weights), torch.from_numpy(references.weights)
         legitimate = None if plan.legitimate is None else torch.from_numpy(plan.legitimate).to(inputs.device)
-        return explain_table(
-            score,
-            attribution,
-            plan.task,
-            (inputs, labels),
-            plan.tensor(references.inputs),
-            of_people,
-            of_references,
-            spread=self.spread,
-            columns=plan.columns.matrix.to(inputs.device),
-            legitimate=legitimate,
-            weights=weights,
-            mass=torch.from_numpy(self.partial.sums["cell_mass"].sum(axis=1)),
-            seed=plan.options.seed,
-        )
+        with progress(sum(map(len, of_people)), task, unit="people", after=LONG) as advance:
+            return explain_table(
+                score,
+                attribution,
+                plan.task,
+                (inputs, labels),
+                plan.tensor(references.inputs),
+                of_people,
+                of_references,
+                spread=self.spread,
+                columns=plan.columns.matrix.to(inputs.device),
+                legitimate=legitimate,
+                weights=weights,
+                mass=torch.from_numpy(self.partial.sums["cell_mass"].sum(axis=1)),
+                seed=plan.options.seed,
+            )
 
     def _check_calls(
         self, of_people: Sequence[NDArray[np.int64]], of_references: Sequence[NDArray[np.int64]]
-    ) -> None:
+    ) -> str:
         """Say how often a model without gradients is called; raise an error if that is more than allowed."""
         plan, most = self.plan, self.plan.options.max_calls
         if isinstance(plan.adapted, DifferentiableModel):
-            return
+            return "Explaining"
         pairs = sum(len(people) * len(own) for people, own in zip(of_people, of_references, strict=True))
         each = 1 + len(plan.columns.names)
         announce(f"To explain the model, it is called with up to {pairs * each:,} points.")
@@ -230,6 +232,7 @@ class Measured:
                 "measure fewer rows or columns.",
                 argument="max_calls",
             )
+        return f"Explaining by up to {pairs * each:,} calls"
 
     @cached_property
     def view(self) -> TableView | None:
