@@ -39,6 +39,7 @@ from gcig.methods.training_data import (
     check_table,
     split_rows,
 )
+from gcig.metrics.trust import sketch_rows
 from gcig.metrics.utility import best_f1_threshold
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
@@ -62,6 +63,7 @@ class _Learned:
     cell_sizes_: Codes
     blocks_: Codes
     protected_columns_: tuple[str, ...]
+    training_sketch_: Codes
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
@@ -99,6 +101,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         category share a number.
     protected_columns_ : tuple of str
         The columns of the table that reveal the group.
+    training_sketch_ : array of int
+        Hashes of some training rows, by which evaluations recognise them.
     history_ : DataFrame
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
@@ -117,7 +121,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "training_sketch_", "task_"),
         *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
@@ -224,6 +228,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         self.blocks_ = blocks.cpu().numpy()
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
+        self.training_sketch_ = sketch_rows(encoded, labels.cpu().numpy())
         data = TrainingData(
             rows,
             training,

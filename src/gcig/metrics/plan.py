@@ -18,7 +18,7 @@ from gcig._arrays import Codes, Floats, Rows
 from gcig._progress import LONG, progress
 from gcig._validation import Groups, InputError
 from gcig.adapters import AdaptedModel, adapt
-from gcig.adapters.base import DifferentiableModel
+from gcig.adapters.base import DifferentiableModel, last_step
 from gcig.adapters.tensors import to_tensor
 from gcig.core.attribution import (
     ATTRIBUTIONS,
@@ -50,6 +50,7 @@ from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.partial import Partial
 from gcig.metrics.relative_to_means import MeanExplainer
 from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
+from gcig.metrics.trust import share_in_sketch
 from gcig.metrics.utility import count_rows, layout, one_hot
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
@@ -59,6 +60,11 @@ _REFERENCES = 1600  # per cell and group
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
+_TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
+_SEEN = (
+    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
+    "that were held out."
+)
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
     "evaluated rows."
@@ -474,6 +480,8 @@ def make_plan(
         tuple(all_names),
         rows.groups.attributes if rows is not None else ("group",),
     )
+    if rows is not None and _trained_on(adapted, rows):
+        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
     base = _Base(adapted, task, options, rows, own)
     legitimate = base.legitimate()
     means, counts = base.means(len(all_names), legitimate)
@@ -512,6 +520,14 @@ def make_plan(
     sample = sample.smallest_by_cell(plan.cells(sample.labels), plan.n_groups, limit)
     chance = None if own else sample
     return replace(plan, chance_rows=chance, references=_references_of(sample, plan) if given else None)
+
+
+def _trained_on(adapted: AdaptedModel, rows: CheckedRows) -> bool:
+    """Return whether a model of this package was trained on rows."""
+    sketch = getattr(last_step(adapted.model), "training_sketch_", None)
+    if sketch is None or rows.labels is None:
+        return False
+    return share_in_sketch(sketch, rows.inputs, rows.labels) >= _TRAINED_ON
 
 
 def _references_of(sample: Sample, plan: Plan) -> Sample:

@@ -2,15 +2,21 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
 from gcig.core.columns import AttributeColumns
+from gcig.core.explained import hashed_keys
 
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
+_SKETCHED_ROWS = 1024  # of a training table
+_LEAST_KNOWN = 5  # rows that can be looked up, to say that rows were trained on
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
 
 
@@ -95,3 +101,26 @@ def exchange_attributes(
         columns = torch.cat([each.columns for each in attributes])
         versions.append(exchange_columns(rows, groups, donors, donor_groups, columns))
     return versions
+
+
+def hash_rows(inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number of 32 bits for each row (n, ...) with its label."""
+    columns = np.concatenate([inputs.reshape(len(inputs), -1), np.asarray(labels).reshape(-1, 1)], axis=1)
+    bits = (columns.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)  # no -0.0
+    factors = hashed_keys(np.arange(bits.shape[1]), 0) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        mixed = (bits * factors).sum(axis=1, dtype=np.uint64)
+    return (hashed_keys(mixed.astype(np.int64), 1) >> np.uint64(32)).astype(np.int64)
+
+
+def sketch_rows(inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the smallest hashes of rows, by which the rows are recognised later."""
+    return np.unique(hash_rows(inputs, labels))[:_SKETCHED_ROWS]
+
+
+def share_in_sketch(sketch: NDArray[np.int64], inputs: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return the share of rows that were sketched; NaN if too few can be looked up."""
+    hashes = hash_rows(inputs, labels)
+    if len(sketch) == _SKETCHED_ROWS:
+        hashes = hashes[hashes <= sketch[-1]]
+    return float(np.isin(hashes, sketch).mean()) if len(hashes) >= _LEAST_KNOWN else math.nan
