@@ -190,7 +190,6 @@ def audit_file(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    progress: bool = False,
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = SAMPLED_ROWS,
     **options: Any,
@@ -230,8 +229,6 @@ def audit_file(
         Processes that measure parts of a large file.
     backend, address : str, optional
         "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
-    progress : bool
-        Whether to report progress on standard error.
     rows_at_once : int
         Rows per part.
     in_memory_rows : int
@@ -272,9 +269,7 @@ def audit_file(
         source = LabelledFiles(files, known, rows_at_once=rows_at_once)
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
-        return _measure_in_parts(
-            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
-        )
+        return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
@@ -329,8 +324,6 @@ def _measure_in_parts(
     jobs: int,
     backend: str | None,
     address: str | None,
-    *,
-    shown: bool,
 ) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file in parts that are added up."""
     survey = source.survey(options.seed)
@@ -348,7 +341,7 @@ def _measure_in_parts(
         hashed = row_keys(None, len(rows), options.seed)
         plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
     flags = sorted(survey.missing)
-    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address}
     found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
     return plan, found, tuple(map(level_name, classes))
 
