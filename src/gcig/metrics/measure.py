@@ -43,6 +43,7 @@ class Estimate:
     chance: float = math.nan
     replicates: tuple[float, ...] = ()
     squared: bool = False  # whether the replicates are squares, of which the value is the signed root
+    detectable: float = math.nan  # what these rows would reveal in four of five cases
 
     def named(self, name: str) -> dict[str, float]:
         """Return the value and what is known about it, by name."""
@@ -208,9 +209,9 @@ def select_measures(
 
 def load_measures() -> None:
     """Register the measures of this package."""
-    from gcig.metrics import outcomes, procedural, relatives, trust, utility
+    from gcig.metrics import exchange, outcomes, procedural, relatives, trust, utility
 
-    for module in (utility, outcomes, procedural, relatives, trust):
+    for module in (utility, outcomes, procedural, relatives, trust, exchange):
         for value in vars(module).values():
             if isinstance(value, Measure) and value.name not in MEASURES:
                 MEASURES.add(value.name, value, overwrite=False)
