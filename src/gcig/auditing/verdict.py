@@ -2,9 +2,9 @@
 
 In this order:
 
-1. *undefined*: there is no reason gap, or it has no interval.
-2. *different standards*: the lower limit of the varying part, or of the attribute shift, is above 0.1; or
+1. *different standards*: the lower limit of the varying part, or of the attribute shift, is above 0.1; or
    columns were declared legitimate, and the rest depends on the group beyond chance.
+2. *undefined*: there is no reason gap, or it has no interval.
 3. *no dependence*: the upper limit of the reason gap is below `material`, those of the varying part and of
    the attribute shift are below 0.1, and there is no red flag.
 4. *group differences*: the reason gap is above chance, and the varying part is shown to be small.
@@ -100,11 +100,11 @@ def _rule(
     flagged: bool,
 ) -> tuple[str, str]:
     """Return the code, and the figure that decides."""
+    if shift.low > STANDARDS:  # which needs no explanation
+        return "different_standards", "attribute_shift"
     if math.isnan(gap.low + gap.high + varying.low + varying.high):
         return "undefined", ""
     by_chance = not (gap.low > 0 and not p > _CHANCE)
-    if shift.low > STANDARDS:
-        return "different_standards", "attribute_shift"
     if varying.low > STANDARDS:
         return "different_standards", "reason_gap_varying"
     small = gap.high < material
