@@ -81,7 +81,7 @@ def _members(rng: np.random.Generator) -> list[dict[str, Any]]:
     of = reference("members")
     people, references = _normal(rng, 4, 4), _normal(rng, 6, 4)
     weights, origin, spread = _normal(rng, 4), np.array([0, 1, 1, 2]), 1.5
-    legitimate, donors = np.array([True, False, False, False]), np.array([3, 1, 0, 5, 2, 4])
+    legitimate, donors = np.array([True, False, False, False]), np.array([3, 1, 0, 5])
 
     def gradient(points: np.ndarray) -> np.ndarray:  # of w x + x_0 x_3 + sin(x_1)
         found = np.tile(weights, (len(points), 1))
@@ -98,18 +98,14 @@ def _members(rng: np.random.Generator) -> list[dict[str, Any]]:
         "origin": origin,
         "spread": spread,
     }
-    kept = of("with_legitimate")(references, legitimate, donors)
-    with_legitimate = inputs | {"legitimate": legitimate, "donors": donors}
+    declared = {"legitimate": legitimate, "donors": donors}
     return [
         {
             "name": name,
-            "inputs": given,
-            "values": {"table": of("table_of")(gradient, people, rows, origin, spread)},
+            "inputs": inputs | more,
+            "values": {"table": of("table_of")(gradient, people, references, origin, spread, **more)},
         }
-        for name, given, rows in (
-            ("a table", inputs, references),
-            ("the same, the first column legitimate", with_legitimate, kept),
-        )
+        for name, more in (("a table", {}), ("the same, the first column legitimate", declared))
     ]
 
 

@@ -15,15 +15,17 @@ def columns_of(attribution, origin):
     return np.bincount(origin, attribution, minlength=origin.max() + 1)
 
 
-def with_legitimate(references, legitimate, donors):
-    """Return references whose legitimate columns are those of a random reference of the same cell."""
-    return np.where(legitimate, references[donors], references)
+def table_of(gradient, people, references, origin, spread, legitimate=False, donors=None):
+    """Return the table (references, people, columns) of one cell: everybody relative to every member.
 
-
-def table_of(gradient, people, references, origin, spread):
-    """Return the table (references, people, columns) of one cell: everybody relative to every member."""
+    Legitimate columns of all references of a person are those of one of them, the person's donor.
+    """
+    donated = people if donors is None else references[donors]
     rows = [
-        [columns_of(integrated_gradients(gradient, x, r), origin) / spread for x in people]
-        for r in references
+        [
+            columns_of(integrated_gradients(gradient, x, np.where(legitimate, d, r)), origin)
+            for r in references
+        ]
+        for x, d in zip(people, donated, strict=True)
     ]
-    return np.array(rows)
+    return np.array(rows).swapaxes(0, 1) / spread

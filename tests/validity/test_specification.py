@@ -91,10 +91,10 @@ class Formula(nn.Module):
 @pytest.mark.parametrize(("inputs", "values"), cases("members"))
 def test_members(inputs, values) -> None:
     people, references = tensor(inputs["people"]), tensor(inputs["references"])
-    if "donors" in inputs:
-        references = torch.where(torch.tensor(inputs["legitimate"]), references[inputs["donors"]], references)
     score = Score.of(Formula(inputs["weights"]), Binary(), torch.ones(len(people)))
     starts = references.unsqueeze(1).expand(-1, len(people), -1)
+    if "donors" in inputs:
+        starts = torch.where(torch.tensor(inputs["legitimate"]), references[inputs["donors"]], starts)
     found = IntegratedGradients("gauss_legendre", 8).attribute(score, people, starts).double()
     matrix = column_matrix(torch.tensor(inputs["origin"])).double()
     close(found @ matrix / inputs["spread"], values["table"], 1e-4)
