@@ -33,6 +33,7 @@ class Estimate:
     chance: float = math.nan
     replicates: tuple[float, ...] = ()
     squared: bool = False  # whether the replicates are squares, of which the value is the signed root
+    detectable: float = math.nan  # what these rows would reveal in four of five cases
 
 
 @dataclass(frozen=True)
@@ -187,5 +188,5 @@ def select_measures(
 
 def load_measures() -> None:
     """Import the modules of this package that register measures."""
-    for module in ("utility", "outcomes", "procedural", "relatives", "trust_measures"):
+    for module in ("utility", "outcomes", "procedural", "relatives", "trust_measures", "exchange"):
         import_module(f"gcig.metrics.{module}")

@@ -487,6 +487,7 @@ def _figure(measured: Measured, measure: Measure, name: str, value: Estimate) ->
         undefined,
         value.replicates,
         value.squared,
+        value.detectable,
     )
 
 

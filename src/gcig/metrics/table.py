@@ -67,7 +67,9 @@ class TableView:
         replicates = self.figures.replicates
         squares = () if replicates is None else tuple(replicates[:, place].tolist())
         limits = (figure.low, figure.high) if self.intervals else (math.nan, math.nan)
-        return Estimate(figure.value, *limits, figure.p, figure.chance, squares, squared=True)
+        return Estimate(
+            figure.value, *limits, figure.p, figure.chance, squares, True, detectable=figure.detectable
+        )
 
     @cached_property
     def worst(self) -> tuple[tuple[str, str], Estimate]:

@@ -55,6 +55,7 @@ class Figure(Record):
     undefined: str = ""  # why the value is NaN
     replicates: tuple[float, ...] = ()
     squared: bool = False
+    detectable: float = math.nan  # what these rows would reveal in four of five cases
 
     @property
     def interval(self) -> Interval:
@@ -63,7 +64,7 @@ class Figure(Record):
 
     def values(self) -> dict[str, float]:
         """Return the value and what is known about it, by name."""
-        more = {part: float(getattr(self, part)) for part in _PARTS}
+        more = {part: float(getattr(self, part)) for part in (*_PARTS, "detectable")}
         return {self.name: self.value} | {
             f"{self.name}_{part}": value
             for part, value in more.items()
