@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     """Return the measured folds by table."""
-    parameters = {"repair": "always", **dict(_parameter(each) for each in arguments.set)}
+    parameters = {"repair": "always", **dict(parameter(each) for each in arguments.set)}
     names, count = named(arguments.tables), range(arguments.folds)
     found = trials.run_trials(
         measure_fold,
@@ -73,10 +73,10 @@ def run(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     return {name: [found[f"{name}, fold {fold}"] for fold in count] for name in names}
 
 
-def _parameter(text: str) -> tuple[str, Any]:
+def parameter(text: str) -> tuple[str, Any]:
     """Return a parameter and its value, a literal of Python or a text.
 
-    >>> _parameter("budget=0.1"), _parameter("repair=auto")
+    >>> parameter("budget=0.1"), parameter("repair=auto")
     (('budget', 0.1), ('repair', 'auto'))
     """
     name, _, value = text.partition("=")

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ from benchmarks.aims import judge, judge_unseen
 from benchmarks.explainers import Lime, Occlusion
 from benchmarks.tables import TABLES, law_like, named
 from benchmarks.trials import run_trials
+from benchmarks.tuning import DIFFERENCES, LOGARITHMS, Change, changed, check_removed, compare, list_changes
 from torch import nn
 
 from gcig.core.attribution import Score
+from gcig.methods.fairx import student
+from gcig.methods.fairx.tuning import TUNING
 
 BLOCKS = torch.tensor([0, 0, 1, 2])
 
@@ -125,3 +129,38 @@ def test_families_of_tables_and_the_share_of_positive_labels() -> None:
     table = law_like(4000)
     assert abs(table.y.mean() - 0.95) < 0.005
     assert 0.1 < np.mean(table.groups == "small") < 0.25
+
+
+def test_every_constant_can_be_removed() -> None:
+    names = [each.name for each in fields(TUNING)]
+    check_removed(names)
+    assert {name for each in list_changes(names, ["removed"]) for name in each.constants} == set(names)
+    with pytest.raises(SystemExit, match="new_constant"):
+        check_removed([*names, "new_constant"])
+
+
+def test_changed_constants_reach_training_and_are_restored() -> None:
+    name = fields(TUNING)[0].name
+    with changed({name: 123}) as read:
+        assert read == set()
+        assert getattr(student.TUNING, name) == 123
+        assert read == {name}
+    assert student.TUNING is TUNING
+
+
+@pytest.mark.parametrize(("effect", "expected"), [(0.0, 0), (0.5, 1)])
+def test_an_effect_is_judged_by_the_noise_of_seeds(effect: float, expected: int) -> None:
+    rng = np.random.default_rng(0)
+    defaults, change = Change("defaults"), Change("a", {"a": 0})
+    runs = {
+        (each.name, "german", fold, seed): {
+            name: rng.normal(scale=0.05) + effect * (each is change and name == "gap_means")
+            for name in LOGARITHMS + DIFFERENCES
+        }
+        for each in (defaults, change)
+        for fold in range(2)
+        for seed in range(3)
+    }
+    found = compare(change, [defaults, change], ["german"], runs)
+    assert len(found["worse"]) == expected
+    assert found["better"] == []
