@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks import trials
 from benchmarks.aims import Aim
 from benchmarks.folds import mean, measure_fold
+from benchmarks.quality import parameter
 
 N_FOLDS, SEED = 10, 29  # no other benchmark has this partition
 
@@ -45,27 +46,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bounds", description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", default=list(LIMITS), choices=list(LIMITS))
     parser.add_argument("--folds", type=int, default=N_FOLDS, help="how many of the folds to run")
+    parser.add_argument("--max-gaps", nargs="+", type=float, help="other bounds than the tables' own")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters of FairX")
     trials.add_options(parser)
     arguments = parser.parse_args()
+    common = {"repair": "always", **dict(parameter(each) for each in arguments.set)}
+    bounds = [
+        (name, bound) for name in arguments.tables for bound in arguments.max_gaps or [LIMITS[name].bound]
+    ]
     found = trials.run_trials(
         measure_fold,
         {
-            f"{name}, fold {fold}": {
+            f"{name}, max_gap={bound}, fold {fold}": {
                 "table": name,
                 "fold": fold,
-                "parameters": {"max_gap": LIMITS[name].bound, "repair": "always"},
+                "parameters": {"max_gap": bound, **common},
                 "n_folds": N_FOLDS,
                 "seed": SEED,
                 "unseen": False,
             }
             for fold in range(arguments.folds)
-            for name in arguments.tables
+            for name, bound in bounds
         },
         arguments,
     )
-    for name in arguments.tables:
-        folds = [found[f"{name}, fold {fold}"] for fold in range(arguments.folds)]
-        print(describe(name, folds), *(f"    {aim}" for aim in judge(name, folds)), sep="\n", flush=True)
+    for name, bound in bounds:
+        folds = [found[f"{name}, max_gap={bound}, fold {fold}"] for fold in range(arguments.folds)]
+        print(describe(f"{name}, max_gap={bound}", folds))
+        if bound == LIMITS[name].bound and not arguments.set:
+            print(*(f"    {aim}" for aim in judge(name, folds)), sep="\n", flush=True)
 
 
 def judge(table: str, folds: list[dict[str, Any]]) -> list[Aim]:
@@ -112,8 +121,7 @@ def describe(name: str, folds: list[dict[str, Any]]) -> str:
     statuses = Counter(fold["fairx"]["bounds"].get("max_gap", "none") for fold in folds)
     stated = ", ".join(f"{status} {count}" for status, count in statuses.items())
     used = mean(folds, "fairx", "budget_used")
-    head = f"{name}, max_gap={LIMITS[name].bound} ({len(folds)} folds; budget used {used:.2f}; {stated})"
-    return f"{head}\n  {'; '.join(shown)}"
+    return f"{name} ({len(folds)} folds; budget used {used:.2f}; {stated})\n  {'; '.join(shown)}"
 
 
 if __name__ == "__main__":
