@@ -6,7 +6,7 @@ every aim (`benchmarks.aims`) with the mean over folds, its limit, and whether i
 goes on where it ended.
 
     python -m benchmarks.quality [--tables adult untuned synthetic] [--folds 5] [--jobs 2] [--json FILE]
-                                 [--set repair=auto budget=0.1]
+                                 [--rst FILE] [--set repair=auto budget=0.1]
 """
 
 import argparse
@@ -30,6 +30,9 @@ def main() -> None:
     """Print every table, and write everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.splitlines()[0])
     add_options(parser)
+    parser.add_argument(
+        "--rst", type=Path, help="also write the main figures as a table for the documentation"
+    )
     arguments = parser.parse_args()
     path, arguments.json = arguments.json, None  # written below, with the aims
     results, missed = {}, 0
@@ -41,6 +44,8 @@ def main() -> None:
     print(f"{missed} of {sum(len(each['aims']) for each in results.values())} aims are missed.")
     if path is not None:
         Path(path).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if arguments.rst is not None:
+        arguments.rst.write_text(as_rst(results), encoding="utf-8")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +104,31 @@ def describe(name: str, folds: list[dict[str, Any]]) -> str:
         ]
         lines.append(f"  {'; '.join(shown)}")
     return "\n".join(lines)
+
+
+def as_rst(results: dict[str, Any]) -> str:
+    """Return the main figures, plain -> FairX, as a table in reStructuredText."""
+    columns = {
+        "gap (means; members)": ("gap_means", "gap_members"),
+        "varying part": ("varying_means", "varying_members"),
+        "held out": ("held_out",),
+        "GCIG": ("gcig_means", "gcig_members"),
+        "size": ("reason_size",),
+        "outcome gap": ("outcome_gap",),
+        "utility": (),
+    }
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    lines += ["   * - table", *(f"     - {head}" for head in (*columns, "aims missed"))]
+    for table, result in results.items():
+        folds = result["folds"]
+        lines.append(f"   * - {table}")
+        for head, names in columns.items():
+            own = names or (UTILITY[folds[0]["task"]],)
+            cells = [f"{mean(folds, 'plain', each):.3f} -> {mean(folds, 'fairx', each):.3f}" for each in own]
+            label = f"{own[0]} " if head == "utility" else ""
+            lines.append(f"     - {label}{'; '.join(cells)}")
+        lines.append(f"     - {sum(aim['met'] is False for aim in result['aims'])} of {len(result['aims'])}")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
