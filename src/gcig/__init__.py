@@ -43,7 +43,7 @@ _NAMES = {  # by the module that defines them
     "training.loop": "DivergenceError",
 }
 _HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
-_SUBPACKAGES = ("core", "datasets", "tables", "methods", "metrics", "models", "report")
+_SUBPACKAGES = ("core", "datasets", "tables", "methods", "metrics", "models", "report", "validity")
 
 __all__ = ["__version__", *sorted(_HOME)]
 

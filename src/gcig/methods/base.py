@@ -18,11 +18,13 @@ from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.methods.fitted import FittedClassifier, FittedNetwork, FittedRegressor
-from gcig.methods.networks import copy_to_continue, with_affine
+from gcig.methods.networks import copy_to_continue
 from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
 from gcig.methods.training_data import TrainingData, split_rows
-from gcig.metrics.ranking import best_f1_threshold
+from gcig.metrics.trust import sketch_rows
+from gcig.metrics.utility import best_f1_threshold
+from gcig.models.mlp import with_affine
 from gcig.tables.check import (
     CheckedTable,
     check_table,
@@ -66,6 +68,8 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
         category share a number.
     protected_columns_ : tuple of str
         The columns of the table that reveal the group.
+    training_sketch_ : array of int
+        Hashes of some training rows, by which evaluations recognise them.
     history_ : DataFrame
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
@@ -84,7 +88,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "training_sketch_", "task_"),
         *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
@@ -191,6 +195,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
         self.blocks_ = blocks.cpu().numpy()
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
+        self.training_sketch_ = sketch_rows(encoded, labels.cpu().numpy())
         data = TrainingData(
             rows,
             training,

@@ -43,6 +43,7 @@ class FittedNetwork(BaseEstimator):
     cell_sizes_: Codes
     blocks_: Codes
     protected_columns_: tuple[str, ...]
+    training_sketch_: Codes
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int

@@ -34,12 +34,11 @@ from gcig.methods.fairx.warnings import (
     warn_of_threshold,
     warn_of_unshowable,
 )
-from gcig.methods.networks import with_affine
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
-from gcig.metrics.ranking import best_f1_threshold
-from gcig.metrics.utility import has_collapsed
+from gcig.metrics.utility import best_f1_threshold, has_collapsed
+from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
@@ -60,7 +59,7 @@ def _is_model_or_none(value: Any) -> bool:
 
 
 def _is_attribution(value: Any) -> bool:
-    return value in ATTRIBUTIONS if isinstance(value, str) else hasattr(value, "attribute")
+    return bool(ATTRIBUTIONS[value]) if isinstance(value, str) else hasattr(value, "attribute")
 
 
 def _are_names(value: Any) -> bool:
@@ -159,7 +158,7 @@ class FairX(Parametrised, _Fitted):
         default="both",
         rule=Rule(
             "'both', 'means', 'members' or a registered kind of references",
-            lambda value: all(kind in REFERENCES for kind in reference_kinds(value)),
+            lambda value: all(map(REFERENCES.__getitem__, reference_kinds(value))),  # fails if there is none
             ("both", "means", "members"),
         ),
         doc="""Whom people are compared with in training: the ``"means"`` of each label and group, random
@@ -408,7 +407,7 @@ class Fit:
         """Train a student, or return None if there is nothing to repair."""
         model = self.model
         model.check_, model.bounds_ = None, {}
-        if has_collapsed(self.setting.task, model.plain_):
+        if has_collapsed(model.plain_):
             warn_of_collapse(self.setting.task, model.plain_, model.plain_)
             return None
         if model.budget == 0:
@@ -500,7 +499,7 @@ class Fit:
     def _guard(self, network: nn.Module) -> None:
         """Set the flags of the model, and warn about problems."""
         model, task, measured = self.model, self.setting.task, self.model.validation_
-        model.collapsed_ = has_collapsed(task, measured)
+        model.collapsed_ = has_collapsed(measured)
         model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
         ratio = measured["columns"] / model.plain_["columns"]
         model.changed_columns_ = bool(ratio < 0.5 or ratio > 2)

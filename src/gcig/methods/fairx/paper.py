@@ -140,7 +140,7 @@ class FairXPaperClassifier(
         outputs = all_outputs(network, rows.inputs).double()
         raise_if_diverged(outputs)
         measured = utility(data.task, outputs.cpu().numpy(), rows.labels.cpu().numpy())
-        self.collapsed_ = has_collapsed(data.task, measured)
+        self.collapsed_ = has_collapsed(measured)
         if self.collapsed_:
             warn_of_collapse(data.task, measured, {})
         return network.eval(), outcome
