@@ -25,10 +25,7 @@ from gcig.methods.training_data import TrainingData, split_rows
 from gcig.metrics.trust import sketch_rows
 from gcig.metrics.utility import best_f1_threshold
 from gcig.models.mlp import with_affine
-from gcig.tables.check import (
-    CheckedTable,
-    check_table,
-)
+from gcig.tables.check import CheckedTable, check_table
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
