@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gcig.metrics.ranking import roc_auc
 from scipy.stats import binomtest
 
 from benchmarks import trials
@@ -25,7 +26,6 @@ from gcig.core.attribution import IntegratedGradients
 from gcig.core.gcig import column_matrix
 from gcig.core.task import task_of
 from gcig.methods.fairx.check import check_network
-from gcig.metrics.ranking import roc_auc
 from gcig.training.batches import Rows
 
 N_ROWS, N_OTHERS = 3000, 10_000  # of a sample; on which AUC is measured, at most

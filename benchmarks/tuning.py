@@ -31,16 +31,16 @@ from gcig.methods.fairx.tuning import TUNING
 
 # The value of each constant that switches its effect off.
 REMOVED: dict[str, Any] = {
-    "learning_rate": 1.0,  # the plain network's
-    "passes": 0.0,  # the smallest number of steps everywhere
-    "min_steps": 1,
-    "max_steps": 100_000,
+    "learning_rate": 2e-3,
+    "steps": 500,
+    "batch_size": 64,
     "explained": 128,  # nearly all rows of a mini-batch
-    "nodes": 2,  # what every measurement takes
     "members": 2,
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
-    "attribute": 0.0,
+    "start": 1.0,
+    "every": 200,
+    "floor": 1e-6,
     "width": 1.0,  # probabilities
     "smoothness": 0.0,
     "memory": 1.0,  # the mini-batch alone

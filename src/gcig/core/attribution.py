@@ -19,7 +19,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from gcig._plugins import Registry
-from gcig.core.modules import differentiating, running_eagerly
+from gcig.core.modules import differentiating
 from gcig.core.secants import Chain, secant_slopes
 from gcig.core.task import Task, as_outputs
 
@@ -153,7 +153,7 @@ class GradientTimesInput:
 
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
-    with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
+    with differentiating(score.module, None, twice=create_graph):
         points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None
