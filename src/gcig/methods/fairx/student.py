@@ -206,9 +206,9 @@ class Limits:
         names += ["outcome"] if self.aims.max_gap is not None else []
         tuning, device = self.setting.tuning, self.setting.rows.inputs.device
         self.multipliers = {
-            name: Multiplier(tuning.start, rate=tuning.rate, kick=tuning.kick, device=device)
-            for name in names
+            name: Multiplier(tuning.start, rate=tuning.rate, device=device) for name in names
         }
+        self.error = torch.zeros((), device=device)  # of the outcome gap, when decisions were last looked at
 
     def weight(self, name: str, factor: float = 1.0) -> Callable[[], Tensor]:
         """Return the function that gives the present weight of a term."""
