@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import gcig
 from example_tables import QUICK_BIASED, gaps, make_biased, make_biased_task, task_gap
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.methods.disparate_impact_remover import DisparateImpactRemoverClassifier
 from gcig.methods.quantile_repair import DisparateImpactRemover, Quantiles
 from gcig.methods.registry import METHODS

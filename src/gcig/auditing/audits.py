@@ -9,10 +9,8 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument, is_flag
+from gcig._arguments import InputError, InputWarning, check_argument, is_flag, is_number
 from gcig._files import hash_file
-from gcig._tables import as_spelled, level_name
-from gcig._validation import InputError, InputWarning, check_lengths
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.audit_change import compare_audits
@@ -27,6 +25,7 @@ from gcig.auditing.parts import (
 )
 from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
+from gcig.auditing.verdict import MATERIAL, judge
 from gcig.core.modules import Score
 from gcig.metrics.checked import MeasureOptions, Reference
 from gcig.metrics.evaluation import measure_once
@@ -34,6 +33,8 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.tables.frames import check_lengths, level_name
+from gcig.tables.names import as_spelled
 from gcig.tables.read import open_table
 from gcig.tables.roles import assign_roles, check_positive
 
@@ -52,6 +53,7 @@ def audit(
     score: Score | None = None,
     preprocess: Any = None,
     name: str | None = None,
+    material: float = MATERIAL,
     trust_pickle: bool = False,
     **options: Any,
 ) -> AuditResult:
@@ -70,6 +72,8 @@ def audit(
         An earlier audit. The result says what changed since then, and whether that is more than chance.
     name : str, optional
         The name of the model in the report.
+    material : float
+        The smallest reason gap that matters to the verdict, in units of the spread of the score.
     trust_pickle : bool
         Whether a model may be opened by running the code in its file.
     **options
@@ -78,8 +82,8 @@ def audit(
     Returns
     -------
     AuditResult
-        Every figure of `gcig.evaluate` under the same name, ``.provenance``, ``.check(max_reason_gap=...)``,
-        ``.to_html(path)``, ``.to_json(path)``, ``.to_markdown()``.
+        Every figure of `gcig.evaluate` under the same name, ``.verdict``, ``.provenance``,
+        ``.check(max_reason_gap=...)``, ``.to_html(path)``, ``.to_json(path)``, ``.to_markdown()``.
 
     Examples
     --------
@@ -92,8 +96,10 @@ def audit(
     >>> found = audit(LogisticRegression().fit(X, y), X, y, sensitive_features=sex)
     >>> found.check(max_reason_gap=0.05).passed, found.record.subject.explanation
     (False, 'integrated_gradients')
+    >>> found.verdict.code
+    'group_differences'
     """
-    _check_name(name, trust_pickle)
+    _check_arguments(name, trust_pickle, material)
     chosen = _options(options, other)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -128,7 +134,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, y, sensitive_features),
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
 
 
 def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
@@ -138,14 +144,22 @@ def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
     return MeasureOptions(**options)
 
 
-def _finish(record: AuditRecord, earlier: AuditRecord | None) -> AuditResult:
-    if earlier is None:
-        return AuditResult(record)
-    change = compare_audits(earlier, record)
-    return AuditResult(AuditRecord(record.subject, record.evaluation, record.other, change))
+def _finish(
+    record: AuditRecord, earlier: AuditRecord | None, model: Any, options: MeasureOptions, material: float
+) -> AuditResult:
+    """Add the verdict, and the change since an earlier audit."""
+    how: dict[str, Any] = {"legitimate": options.legitimate, "seed": options.seed, "material": material}
+    plain, trained = (getattr(model, each, None) for each in ("plain_", "validation_"))
+    if isinstance(plain, Mapping) and isinstance(trained, Mapping):
+        how |= {"plain": plain, "trained": trained}
+    record = replace(record, verdict=judge(record.evaluation, **how))
+    if earlier is not None:
+        record = replace(record, change=compare_audits(earlier, record))
+    return AuditResult(record)
 
 
-def _check_name(name: Any, trust_pickle: Any) -> None:
+def _check_arguments(name: Any, trust_pickle: Any, material: Any) -> None:
+    check_argument("material", material, "a number above 0", lambda value: is_number(value) and value > 0)
     check_argument("name", name, "None or a text", lambda value: value is None or isinstance(value, str))
     check_argument("trust_pickle", trust_pickle, "True or False", is_flag)
 
@@ -181,6 +195,7 @@ def audit_file(
     other: Any = None,
     against: "AuditRecord | AuditResult | str | Path | None" = None,
     name: str | None = None,
+    material: float = MATERIAL,
     trust_pickle: bool = False,
     sep: str | None = None,
     decimal: str | None = None,
@@ -190,7 +205,6 @@ def audit_file(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    progress: bool = False,
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = SAMPLED_ROWS,
     **options: Any,
@@ -230,8 +244,6 @@ def audit_file(
         Processes that measure parts of a large file.
     backend, address : str, optional
         "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
-    progress : bool
-        Whether to report progress on standard error.
     rows_at_once : int
         Rows per part.
     in_memory_rows : int
@@ -250,7 +262,7 @@ def audit_file(
     >>> found.record.subject.n_rows, [group.group for group in found.groups]
     (1000, ['female', 'male'])
     """
-    _check_name(name, trust_pickle)
+    _check_arguments(name, trust_pickle, material)
     chosen = _options(options, other)
     earlier = read_earlier(against)
     model, sha256, named = resolve_model(model, trust_pickle=trust_pickle)
@@ -272,9 +284,7 @@ def audit_file(
         source = LabelledFiles(files, known, rows_at_once=rows_at_once)
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
-        return _measure_in_parts(
-            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
-        )
+        return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
@@ -292,7 +302,7 @@ def audit_file(
         classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
 
 
 def _measure_in_memory(
@@ -329,8 +339,6 @@ def _measure_in_parts(
     jobs: int,
     backend: str | None,
     address: str | None,
-    *,
-    shown: bool,
 ) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file in parts that are added up."""
     survey = source.survey(options.seed)
@@ -348,7 +356,7 @@ def _measure_in_parts(
         hashed = row_keys(None, len(rows), options.seed)
         plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
     flags = sorted(survey.missing)
-    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address}
     found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
     return plan, found, tuple(map(level_name, classes))
 

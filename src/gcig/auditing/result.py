@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import InputError
 from gcig._files import read_json, write_if_named
-from gcig._validation import InputError
+from gcig.auditing.verdict import judge
 from gcig.records import Evaluation
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord
 from gcig.records.evaluation import Difference, Figure
 from gcig.records.formatting import limits, number, text_table
 from gcig.records.limits import CheckResult, check_evaluation
+from gcig.records.verdict import Verdict
 from gcig.report.tables import Table, Value, markdown_text, rows_entry, to_markdown
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class AuditResult:
         The figures; ``result.reason_gap`` is ``result.evaluation.reason_gap``.
     provenance : dict
         Model, data and settings as name -> text.
+    verdict : Verdict
+        What follows about the model's reasons: one of five codes, with the evidence (docs/validity.rst).
     difference : Difference or None
         The figures of the model minus those of a second one, if there was one.
 
@@ -69,6 +73,11 @@ class AuditResult:
     def provenance(self) -> dict[str, str]:
         """Model, data and settings."""
         return self.record.provenance
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the audit concludes, with its evidence: ``.code``, ``.sentence``, ``.columns``."""
+        return self.record.verdict or judge(self.record.evaluation)
 
     @property
     def difference(self) -> Difference | None:
@@ -162,7 +171,8 @@ class AuditResult:
             (each.title, number(each.value, each.digits), limits(each.interval, each.digits))
             for each in concluded(self.record.evaluation)
         ]
-        parts = [text_table(("", "value", "95 % interval"), lines, right_aligned=(1, 2))]
+        parts = [str(self.verdict)]
+        parts += [text_table(("", "value", "95 % interval"), lines, right_aligned=(1, 2))]
         parts += [f"! {remark}" for remark in remarks(self.record.evaluation)]
         if (difference := self.difference) is not None:
             parts += ["Compared with the other model:", str(difference)]
@@ -200,6 +210,7 @@ def model_card(record: AuditRecord) -> str:
     ]
     parts = [
         "## Fairness audit",
+        markdown_text(str(record.verdict or judge(found))),
         "### Figures",
         to_markdown(Table(("figure", "value", "95 % interval", "what it is"), figures)),
         "### Groups",

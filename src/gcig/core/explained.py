@@ -323,7 +323,8 @@ def explain_table(
     columns : Tensor of shape (encoded columns, columns)
         Sums encoded columns.
     legitimate : Tensor of bool, optional
-        Encoded columns that every reference takes from a random reference of the cell.
+        Encoded columns that all references of a person take from one random reference of the cell: they
+        then differ between groups by nothing, not even by chance, if the model is additive.
     weights : of explained and of reference rows
     mass : Tensor of shape (cells,), optional
         The weight of all people of each cell; by default of the explained rows.
@@ -338,15 +339,13 @@ def explain_table(
         if len(own) < LEAST_PEOPLE or len(others) < 2 * LEAST_REFERENCES:
             continue
         starts = reference_rows[of]
-        if legitimate is not None:
-            pooled = starts[torch.randint(len(of), (len(of),), generator=generator).to(device)]
-            starts = torch.where(legitimate, pooled, starts)
+        donors = starts[torch.randint(len(of), (len(rows),), generator=generator).to(device)]
         parts = []
-        for part in rows.split(_ROWS_AT_ONCE):
-            score = module_score(labels[part])
-            found = attribution.attribute(
-                score, inputs[part], starts.unsqueeze(1).expand(-1, len(part), *starts.shape[1:])
-            )
+        for part, donated in zip(rows.split(_ROWS_AT_ONCE), donors.split(_ROWS_AT_ONCE), strict=True):
+            pairs = starts.unsqueeze(1).expand(-1, len(part), *starts.shape[1:])
+            if legitimate is not None:
+                pairs = torch.where(legitimate, donated, pairs)
+            found = attribution.attribute(module_score(labels[part]), inputs[part], pairs)
             parts.append(found.flatten(2) @ columns.to(found.dtype) / spread)
         ones = [torch.ones(len(each), dtype=parts[0].dtype, device=device) for each in (of, rows)]
         blocks.append(

@@ -17,34 +17,34 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Encoded, Floats
-from gcig._validation import InputError, Labels, check_features, check_labels, check_numbers, match_columns
 from gcig.adapters.base import check_scores
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.networks import (
-    ClassifierParameters,
-    NetworkParameters,
-    copy_to_continue,
-    raise_if_diverged,
-    with_affine,
-)
+from gcig.methods.networks import copy_to_continue, with_affine
+from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
 from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import (
+from gcig.methods.training_data import TrainingData, split_rows
+from gcig.metrics.trust import sketch_rows
+from gcig.metrics.utility import best_f1_threshold
+from gcig.tables.check import (
     CheckedTable,
-    TrainingData,
+    Labels,
+    check_features,
+    check_labels,
+    check_numbers,
     check_table,
-    split_rows,
+    match_columns,
 )
-from gcig.metrics.ranking import best_f1_threshold
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome
+from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
@@ -62,6 +62,7 @@ class _Learned:
     cell_sizes_: Codes
     blocks_: Codes
     protected_columns_: tuple[str, ...]
+    training_sketch_: Codes
     diverged_: bool
     history_: pd.DataFrame
     n_epochs_: int
@@ -99,6 +100,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         category share a number.
     protected_columns_ : tuple of str
         The columns of the table that reveal the group.
+    training_sketch_ : array of int
+        Hashes of some training rows, by which evaluations recognise them.
     history_ : DataFrame
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
@@ -117,7 +120,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "training_sketch_", "task_"),
         *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
@@ -224,6 +227,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         self.blocks_ = blocks.cpu().numpy()
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
+        self.training_sketch_ = sketch_rows(encoded, labels.cpu().numpy())
         data = TrainingData(
             rows,
             training,

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Encoded
-from gcig._validation import InputError
 from gcig.methods.quantile_repair import REASON, GroupRepair, Quantiles, Repairing, is_indicator
-from gcig.methods.training_data import CheckedTable, require_groups
+from gcig.methods.training_data import require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.persistence import PersistenceError
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.check import CheckedTable
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
 

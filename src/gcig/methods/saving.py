@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes
-from gcig._validation import InputError
 from gcig.methods.consistency import check_model
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS

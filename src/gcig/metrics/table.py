@@ -67,11 +67,15 @@ class TableView:
         replicates = self.figures.replicates
         squares = () if replicates is None else tuple(replicates[:, place].tolist())
         limits = (figure.low, figure.high) if self.intervals else (math.nan, math.nan)
-        return Estimate(figure.value, *limits, figure.p, figure.chance, squares, squared=True)
+        return Estimate(
+            figure.value, *limits, figure.p, figure.chance, squares, True, detectable=figure.detectable
+        )
 
     @cached_property
     def worst(self) -> tuple[tuple[str, str], Estimate]:
         """The pair of groups that is farthest apart, with its gap."""
+        if self.n_groups == 2:
+            return (self.names[0], self.names[1]), self.reason("gap")
         found: list[tuple[float, int, int]] = []
         for first, second in itertools.combinations(range(self.n_groups), 2):
             pair = self.of_pair(first, second)

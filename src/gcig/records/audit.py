@@ -10,9 +10,10 @@ from typing import Any
 from gcig.records.base import Interval, Record
 from gcig.records.evaluation import Evaluation
 from gcig.records.formatting import count, counted, number
+from gcig.records.verdict import Verdict
 
 SMALLEST_CELL = 11  # rows: the default of min_cell; the mean of fewer is close to one person's record
-AUDIT_SCHEMA = 7
+AUDIT_SCHEMA = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,7 @@ class AuditRecord(Record):
     evaluation: Evaluation
     other: Evaluation | None = None  # of a second model, explained on the same people and references
     change: AuditChange | None = None  # None unless an earlier audit was given
+    verdict: Verdict | None = None
     schema: int = AUDIT_SCHEMA
 
     @property

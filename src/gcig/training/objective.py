@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution, Score
+from gcig.core.attribution import Attribution, IntegratedGradients, Score, quadrature
 from gcig.core.gap import gaps_by_kind, smooth_root
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import cell_rates, largest_gap
@@ -21,6 +21,8 @@ from gcig.core.task import Task, as_outputs
 
 Term = Callable[["MiniBatch"], Tensor]
 Weight = Callable[[], Tensor] | float
+
+_NODES = quadrature("gauss_legendre", 2).nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,23 +72,30 @@ class MiniBatch:
         return self.outputs[: self.n]
 
     @cached_property
-    def references(self) -> dict[str, Tensor]:
-        """References of the explained rows by kind, (draws, groups, rows, ...)."""
-        cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {
-            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
-        }
-
-    @cached_property
     def attributions(self) -> dict[str, Tensor]:
-        """Attributions of the explained rows by kind of references, (draws x groups, rows, columns)."""
-        how, count = self.explaining, self.explaining.n_rows
-        score = Score.of(self.network, self.task, self.labels[:count])
-        joined = torch.cat([each.flatten(0, 1) for each in self.references.values()])
-        values = how.attribution.attribute(score, self.inputs[: self.n][:count], joined, create_graph=True)
-        values = values.flatten(2) @ how.columns
-        sizes = [each.shape[0] * each.shape[1] for each in self.references.values()]
-        return dict(zip(self.references, values.split(sizes), strict=True))
+        """Attributions of the explained rows by kind of references, (draws x groups, rows, columns).
+
+        Integrated gradients take one random point of the path to each of many references, which is unbiased,
+        and the two nodes of Gauss and Legendre, which have equal weights, to a single one.
+        """
+        how, labels = self.explaining, self.labels[: self.explaining.n_rows]
+        cells, references, positions = self.task.cells(labels), {}, []
+        for name, kind in how.kinds.items():
+            drawn = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
+            if kind.sampled:
+                device = how.generator.device
+                positions.append(torch.rand(drawn.shape[:2], generator=how.generator, device=device))
+            else:
+                drawn = drawn.expand(len(_NODES), *drawn.shape[1:])
+                positions.append(torch.tensor(_NODES).unsqueeze(1).expand(drawn.shape[:2]))
+            references[name] = drawn.flatten(0, 1)
+        attribution = how.attribution
+        if isinstance(attribution, IntegratedGradients) and attribution.rule == "auto":
+            attribution = attribution.at(torch.cat([each.flatten() for each in positions]).to(self.inputs))
+        joined = torch.cat(list(references.values()))
+        score, rows = Score.of(self.network, self.task, labels), self.inputs[: len(labels)]
+        values = attribution.attribute(score, rows, joined, create_graph=True).flatten(2) @ how.columns
+        return dict(zip(references, values.split([len(each) for each in references.values()]), strict=True))
 
     def gaps(self, scale: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the squared reason gap and its squared varying part by kind, in units of `scale`."""
@@ -146,11 +155,9 @@ class ReasonGap:
     explanations nor smaller scores lower it.
     """
 
-    _SMALLEST = 0.3  # of the teacher's spread: a student that knows nothing must not divide by zero
-
-    def __init__(self, spread: Tensor, memory: float) -> None:
-        self.spread, self.memory, self.own = spread, memory, spread.clone()
-        self.squares: dict[str, Tensor] = {}  # moving averages, by kind
+    def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
+        self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
+        self.squares: dict[str, Tensor] = {}  # moving averages (2,) of gap and varying part, by kind
         self._batch: MiniBatch | None = None
         self._gaps: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -160,20 +167,27 @@ class ReasonGap:
             weights = None if batch.weights is None else batch.weights[: batch.n]
             now = batch.task.spread(batch.row_outputs, weights)
             self.own.lerp_(now.detach(), self.memory)
-            scale = (self.own + now - now.detach()).clamp(self._SMALLEST * self.spread, self.spread)
+            scale = torch.minimum(self.own + now - now.detach(), self.spread)
             self._batch, self._gaps = batch, batch.gaps(scale)
-            for kind, (square, _) in self._gaps.items():
-                average = self.squares.setdefault(kind, square.detach().clone())
-                average.lerp_(square.detach(), self.memory)
+            for kind, pair in self._gaps.items():
+                squares = torch.stack(pair).detach()
+                self.squares.setdefault(kind, squares.clone()).lerp_(squares, self.memory)
         return self._gaps
+
+    def _sum(self, batch: MiniBatch, part: int) -> Tensor:
+        roots = [
+            smooth_root(pair[part], self.floor, around=self.squares[kind][part])
+            for kind, pair in self.gaps(batch).items()
+        ]
+        return torch.stack(roots).sum()
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the gaps over kinds."""
-        return torch.stack([smooth_root(gap) for gap, _ in self.gaps(batch).values()]).sum()
+        return self._sum(batch, 0)
 
     def standards(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the varying parts over kinds."""
-        return torch.stack([smooth_root(varying) for _, varying in self.gaps(batch).values()]).sum()
+        return self._sum(batch, 1)
 
 
 class FewColumns:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution, IntegratedGradients
+from gcig.core.attribution import Attribution
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
 from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
@@ -109,11 +109,13 @@ def train_student(
     device = rows.inputs.device
     generator = generator_on(device, generator)
     kinds = _kinds(setting)
-    attribution = setting.attribution
-    if attribution == IntegratedGradients():  # the default; one of the user's own is taken as it is
-        attribution = IntegratedGradients(n_steps=tuning.nodes)
     explaining = Explaining(
-        setting.baselines, kinds, attribution, setting.columns, tuning.explained, generator
+        baselines=setting.baselines,
+        kinds=kinds,
+        attribution=setting.attribution,
+        columns=setting.columns,
+        n_rows=tuning.explained,
+        generator=generator,
     )
     batches = StudentBatches(
         teacher,
@@ -134,7 +136,7 @@ def train_student(
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW(
             [flat],
-            lr=tuning.learning_rate * setting.learning_rate,
+            lr=tuning.learning_rate,
             weight_decay=setting.weight_decay,
             fused=True,
         )
@@ -202,7 +204,7 @@ class Limits:
         aims, tuning = self.aims, self.setting.tuning
         allowed = torch.full_like(self.prediction.moved, aims.budget)
         if aims.max_reason_gap is not None and self.reasons.squares:
-            over = torch.stack(list(self.reasons.squares.values())).amax() > aims.max_reason_gap**2
+            over = torch.stack(list(self.reasons.squares.values()))[:, 0].amax() > aims.max_reason_gap**2
             allowed = allowed * (1 + over)
         self.fair.update(1 - self.prediction.moved / allowed)
         self.columns.update(torch.where(self.shortfall.value > 0, 1.0, -0.2))
@@ -241,7 +243,7 @@ def _objective(
     rows, task, tuning, device = setting.rows, setting.task, setting.tuning, setting.rows.inputs.device
     outputs = batches.outputs
     spread = task.spread(outputs, rows.weights).detach()
-    reasons = ReasonGap(spread, 2.5 * tuning.memory)
+    reasons = ReasonGap(spread, tuning.memory, tuning.floor)
     shortfall = FewColumns(_column_limit(teacher, setting, batches, aims.min_columns), device)
     fair = Multiplier(0.1, rate=tuning.rate, device=device)
     gap = Multiplier(0.1, rate=2 * tuning.rate, kick=1.0, device=device, low=0.02, high=3.0)
