@@ -39,6 +39,7 @@ REMOVED: dict[str, Any] = {
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
     "start": 1.0,
+    "kick": 0.0,
     "every": 200,
     "floor": 1e-6,
     "width": 1.0,  # probabilities
