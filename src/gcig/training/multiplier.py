@@ -9,9 +9,9 @@ _LOW, _HIGH = 1e-3, 1e3  # so that a limit that was never near, or never met, ca
 class Multiplier:
     """Holds a measured quantity at its limit: a weight whose logarithm integrates the error.
 
-    It moves by orders of magnitude in a few hundred updates. If there are few, the error of the moment acts as
-    well (`kick`): the sum of a few errors would overshoot, or come too late. Values are tensors: nothing waits
-    for a GPU.
+    It moves by orders of magnitude in a few hundred updates. If there are fewer, the error of the moment acts
+    as well (`kick`): their sum alone would come too late, or overshoot. Values are tensors: nothing waits for
+    a GPU.
 
     Parameters
     ----------
