@@ -47,7 +47,7 @@ docs: $(READY)    ## build the documentation as HTML under docs/_build
 bench: $(READY)   ## measure the cost of the penalty and the library, as ratios
 	$(BIN)/python -m benchmarks
 
-quality: $(READY) ## measure the quality of FairX on the five datasets (5 folds)
+quality: $(READY) ## measure the quality of FairX on every table, and judge it (5 folds)
 	$(BIN)/python -m benchmarks.quality
 
 methods: $(READY) ## measure all methods on Adult (5 folds)

@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 import gcig
-from gcig._validation import InputWarning
+from gcig._arguments import InputWarning
 from gcig.methods import METHODS
 from gcig.methods.explanation import Explanation
 from gcig.report.charts import disparity_histogram, standalone

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 import gcig
 from example_tables import make_numeric_loans
+from gcig._arguments import InputError
 from gcig._files import hash_file
-from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.methods import METHODS
 
@@ -143,10 +143,11 @@ def test_positive_and_crossed_attributes(tmp_path) -> None:
     assert found.evaluation.auc > 0.6
 
 
-def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
+def test_progress_of_a_long_audit_is_shown_on_standard_error(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("gcig.auditing.parts.LONG", 0.0)
     table = make_numeric_loans(400)
     table.to_csv(tmp_path / "t.csv", index=False)
-    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES, progress=True)
+    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Measuring: 400 of 400 rows" in captured.err

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.auditing import AuditResult, audit
 from gcig.auditing.verdict import judge, red_flags
 from gcig.records import Evaluation

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.benchmark.trials import Table, Trial, select_shard
 from gcig.core.definition import Definition
 from support.small_runs import one_trial, small_table, small_trials

@@ -15,7 +15,7 @@ from torch import nn
 
 import gcig
 from example_tables import QUICK, make_loans
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.attribution import IntegratedGradients
 from gcig.core.task import Binary, Classes, Number
 from gcig.methods.fairx.estimator import FairXClassifier, FairXRegressor

@@ -5,8 +5,9 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from example_tables import make_loans
-from gcig._validation import InputError, InputWarning
-from gcig.methods.training_data import check_table, resample, split_rows
+from gcig._arguments import InputError, InputWarning
+from gcig.methods.training_data import resample, split_rows
+from gcig.tables.check import check_table
 from gcig.training.batches import Rows
 
 LOANS = make_loans(200)

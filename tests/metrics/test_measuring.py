@@ -11,8 +11,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gcig
+from gcig._arguments import InputError
 from gcig._progress import announcing
-from gcig._validation import InputError
 from gcig.metrics import Measure
 from gcig.metrics.measure import MEASURES, load_measures
 
@@ -234,7 +234,7 @@ def test_a_measure_from_outside_appears_everywhere() -> None:
         )
         assert list(chosen.values()) == ["error_rate", "error_rate_low", "error_rate_high"]
     finally:
-        del MEASURES._entries["error_rate"]
+        del MEASURES.data["error_rate"]
     with pytest.raises(InputError, match="measures"):
         gcig.evaluate(
             model_of("binary", "linear"), X, LABELS["binary"], sensitive_features=SEX, measures=["unknown"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.records.verdict import VERDICTS
 from gcig.validity import GENERATORS, Truth, generate, known_truth
 

@@ -9,10 +9,8 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument, is_flag, is_number
+from gcig._arguments import InputError, InputWarning, check_argument, is_flag, is_number
 from gcig._files import hash_file
-from gcig._tables import as_spelled, level_name
-from gcig._validation import InputError, InputWarning, check_lengths
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.audit_change import compare_audits
@@ -35,6 +33,8 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.tables.frames import check_lengths, level_name
+from gcig.tables.names import as_spelled
 from gcig.tables.read import open_table
 from gcig.tables.roles import assign_roles, check_positive
 
@@ -205,7 +205,6 @@ def audit_file(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    progress: bool = False,
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = SAMPLED_ROWS,
     **options: Any,
@@ -245,8 +244,6 @@ def audit_file(
         Processes that measure parts of a large file.
     backend, address : str, optional
         "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
-    progress : bool
-        Whether to report progress on standard error.
     rows_at_once : int
         Rows per part.
     in_memory_rows : int
@@ -287,9 +284,7 @@ def audit_file(
         source = LabelledFiles(files, known, rows_at_once=rows_at_once)
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
-        return _measure_in_parts(
-            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
-        )
+        return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
@@ -344,8 +339,6 @@ def _measure_in_parts(
     jobs: int,
     backend: str | None,
     address: str | None,
-    *,
-    shown: bool,
 ) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file in parts that are added up."""
     survey = source.survey(options.seed)
@@ -363,7 +356,7 @@ def _measure_in_parts(
         hashed = row_keys(None, len(rows), options.seed)
         plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
     flags = sorted(survey.missing)
-    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address}
     found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
     return plan, found, tuple(map(level_name, classes))
 

@@ -14,15 +14,16 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from gcig._progress import progress
-from gcig._validation import InputError, check_filled, check_groups
+from gcig._arguments import InputError
+from gcig._progress import LONG, progress, silent
 from gcig.adapters import AdaptedModel
 from gcig.metrics.checked import MeasureOptions, check_rows
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan, make_plan
 from gcig.metrics.samples import row_keys
+from gcig.tables.check import check_groups
 from gcig.tables.read import TableFile
-from gcig.tables.roles import Roles, target_codes
+from gcig.tables.roles import Roles, check_filled, target_codes
 
 ROWS_AT_ONCE = 65_536
 SAMPLED_ROWS = 50_000  # of a larger file: references are taken from them
@@ -166,7 +167,6 @@ def measure_files(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    shown: bool = False,
 ) -> Partial:
     """Measure all rows in parts, and add them up."""
 
@@ -188,7 +188,7 @@ def measure_files(
         else (plan.read(data) for data in run_tasks(tasks(), jobs, backend, address))
     )
     total: Any = 0
-    with progress(source.n_rows, "Measuring", shown=shown) as advance:
+    with progress(source.n_rows, "Measuring", after=LONG) as advance, silent():
         for found in measured:
             total = total + found
             advance(found.n_rows)
@@ -198,7 +198,8 @@ def measure_files(
 
 def _measure(plan: Plan, part: Part) -> bytes:
     inputs, labels, groups, keys = part
-    return plan.measure(inputs, labels, groups, keys=keys).to_bytes()
+    with silent():
+        return plan.measure(inputs, labels, groups, keys=keys).to_bytes()
 
 
 def _measure_file(
@@ -206,9 +207,10 @@ def _measure_file(
 ) -> bytes:
     """Measure one of several files."""
     total: Any = 0
-    for start, frame in source.frames(only=place):
-        inputs, labels, groups, keys = source.part(start, frame, classes, flags)
-        total = total + plan.measure(inputs, labels, groups, keys=keys)
+    with silent():
+        for start, frame in source.frames(only=place):
+            inputs, labels, groups, keys = source.part(start, frame, classes, flags)
+            total = total + plan.measure(inputs, labels, groups, keys=keys)
     whole: Partial = total
     return whole.to_bytes()
 

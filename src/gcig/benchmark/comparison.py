@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from gcig._arguments import check_argument, is_count, is_flag
-from gcig._validation import InputError, warn_if_sensitive_in
+from gcig._arguments import InputError, check_argument, is_count, is_flag
 from gcig.benchmark.backends import BACKENDS, IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.results import csv_text, method_label, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
@@ -23,6 +22,7 @@ from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown, text_table
 from gcig.report.charts import Picture, pareto, standalone
 from gcig.report.summaries import find_front, summarise
+from gcig.tables.check import warn_if_sensitive_in
 
 _SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
 

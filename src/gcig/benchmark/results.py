@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gcig._tables import guard_formula
-from gcig._validation import Groups
 from gcig.benchmark.trials import TRIAL_FIELDS, canonical_json
 from gcig.methods.registry import METHODS
 from gcig.metrics.predictions import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
+from gcig.tables.check import Groups
+from gcig.tables.names import guard_formula
 
 MEASURES = (
     *("f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),

@@ -15,19 +15,12 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from gcig._validation import (
-    Groups,
-    InputError,
-    check_cells,
-    check_features,
-    check_groups,
-    check_labels,
-    check_lengths,
-    level_codes,
-)
+from gcig._arguments import InputError
 from gcig.core.definition import Definition
 from gcig.datasets.registry import load_dataset
 from gcig.methods.registry import METHODS
+from gcig.tables.check import Groups, check_cells, check_features, check_groups, check_labels
+from gcig.tables.frames import check_lengths, level_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

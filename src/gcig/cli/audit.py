@@ -118,7 +118,7 @@ def audit(
     Limits turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1 outside a limit or
     the model collapsed, 2 bad input, 3 inconclusive (a figure with a limit cannot be judged on these rows).
     """
-    from gcig._progress import announcing
+    from gcig._progress import announcing, silent
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition
 
@@ -135,13 +135,12 @@ def audit(
         say(f"Auditing {model} on {file} ...")
     if columns != "original":
         options["definition"] = Definition(columns=columns)
-    with announcing((lambda _: None) if quiet else say):
+    with announcing((lambda _: None) if quiet else say), silent(quiet):
         found = audit_file(
             model,
             file,
             legitimate=list(legitimate) or None,
             random_state=seed,
-            progress=not quiet,
             **options,
         )
     check = found.check(**limits, conservative=conservative) if limits else None

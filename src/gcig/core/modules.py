@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gcig._warnings import warn_caller
+from gcig._arguments import warn_caller
 
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
@@ -34,7 +34,7 @@ def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
     with _EVALUATED_LOCK:
         entered = [part for part in parts if part.training or part in _EVALUATED]
         for part in entered:
-            part.training = False
+            object.__setattr__(part, "training", False)  # many times faster than Module.__setattr__
             _EVALUATED[part] = _EVALUATED.get(part, 0) + 1
     try:
         yield
@@ -44,7 +44,7 @@ def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
                 _EVALUATED[part] -= 1
                 if not _EVALUATED[part]:
                     del _EVALUATED[part]
-                    part.training = True
+                    object.__setattr__(part, "training", True)
 
 
 def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:

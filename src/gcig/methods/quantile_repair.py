@@ -17,20 +17,13 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from gcig._arguments import InputError, Rule, integer, optional
 from gcig._arrays import Codes, Floats
-from gcig._validation import InputError, check_features, check_groups, check_lengths, match_columns
-from gcig.methods.parameters import (
-    FRACTION,
-    GRID_POINTS,
-    RANDOM_STATE,
-    Parametrised,
-    Rule,
-    integer,
-    optional,
-    parameter,
-)
+from gcig.methods.parameters import FRACTION, GRID_POINTS, RANDOM_STATE, Parametrised, parameter
 from gcig.methods.randomised import row_uniforms
 from gcig.methods.training_data import require_groups
+from gcig.tables.check import check_features, check_groups, match_columns
+from gcig.tables.frames import check_lengths
 
 REASON = "a row is repaired by the quantiles of its own group"
 

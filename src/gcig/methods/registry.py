@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from gcig._arguments import InputError
 from gcig._plugins import Registry
 
 
@@ -63,8 +64,6 @@ class Method:
     def estimator_for(self, task: str) -> type[Any]:
         """Return the class of the estimator for a task, or raise an `InputError` that names other methods."""
         if task not in self.locations:
-            from gcig._tables import InputError  # which imports pandas, and the registry is needed without it
-
             able = methods_for(task)
             remedy = f"Choose one of {', '.join(able)}." if able else f"The tasks are {', '.join(TASKS)}."
             raise InputError(
@@ -179,8 +178,9 @@ _OWN = (
     ),
 )
 METHODS = Registry("method", {method.key: method for method in _OWN}, _method_of)
-_ENCODER_TYPES = tuple(
-    f"gcig.tables.encoding.{name}" for name in ("CategoryColumn", "NumberColumn", "TableEncoder")
+_ENCODER_TYPES = (
+    *("gcig.tables.columns.CategoryColumn", "gcig.tables.columns.NumberColumn"),
+    "gcig.tables.encoding.TableEncoder",
 )
 
 

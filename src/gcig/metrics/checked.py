@@ -9,22 +9,15 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gcig._arguments import check_argument, is_count, is_flag, is_number
+from gcig._arguments import InputError, check_argument, is_count, is_flag, is_number, listed
 from gcig._arrays import Floats, Rows
-from gcig._tables import level_name, listed, to_frame
-from gcig._validation import (
-    Groups,
-    InputError,
-    check_groups,
-    check_labels,
-    check_numbers,
-    check_sample_weight,
-)
 from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
 from gcig.core.definition import Definition
 from gcig.core.task import Binary, Classes, Number, Task, task_of
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.check import Groups, check_groups, check_labels, check_numbers, check_sample_weight
+from gcig.tables.frames import level_name, to_frame
 
 Reference = tuple[Any, Any, Any]
 MOST_CLASSES = 50  # more are probably a number or an identifier

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from gcig._validation import Groups, InputError
+from gcig._arguments import InputError
+from gcig._progress import silent
 from gcig.adapters import call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
@@ -20,6 +21,7 @@ from gcig.metrics.predictions import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
+from gcig.tables.check import Groups
 
 
 def gcig_score(
@@ -200,7 +202,8 @@ class GroupScorer:
     def __call__(self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None) -> float:
         """Score a fitted estimator on rows whose groups are given or carried."""
         groups = self._carried(X) if sensitive_features is None else sensitive_features
-        return -self.measure(estimator, X, y, groups)
+        with silent():
+            return -self.measure(estimator, X, y, groups)
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Request ``sensitive_features``, unless they are carried."""

@@ -5,7 +5,6 @@ partitions of a cluster are the same code: random draws depend on a row's key an
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,10 +14,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
-from gcig._validation import Groups, InputError
+from gcig._progress import LONG, progress
 from gcig.adapters import AdaptedModel, adapt
-from gcig.adapters.base import DifferentiableModel
+from gcig.adapters.base import DifferentiableModel, last_step
 from gcig.adapters.tensors import to_tensor
 from gcig.core.attribution import (
     ATTRIBUTIONS,
@@ -49,15 +49,10 @@ from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.partial import Partial
 from gcig.metrics.relative_to_means import MeanExplainer
-from gcig.metrics.samples import Sample, row_keys
-from gcig.metrics.sums import (
-    N_PARTS,
-    blocks_of,
-    count_blocks,
-    count_rows,
-    layout,
-    one_hot,
-)
+from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
+from gcig.metrics.trust import share_in_sketch
+from gcig.metrics.utility import count_rows, layout, one_hot
+from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none
@@ -66,6 +61,11 @@ _REFERENCES = 1600  # per cell and group
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
+_TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
+_SEEN = (
+    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
+    "that were held out."
+)
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
     "evaluated rows."
@@ -119,33 +119,6 @@ class Plan:
     legitimate: NDArray[np.bool_] | None = None  # (p,)
     definition: Definition = field(default_factory=Definition)
     marks: tuple[str, ...] = ()  # remarks about references
-
-    @classmethod
-    def of_predictions(
-        cls,
-        adapted: AdaptedModel,
-        task: Task,
-        groups: Groups,
-        options: MeasureOptions,
-        measures: tuple[Measure, ...],
-    ) -> "Plan":
-        """Return the plan of measures that need predictions alone."""
-        nothing = torch.empty(0)
-        return cls(
-            adapted=adapted,
-            task=task,
-            classes=(0, 1),
-            groups=groups,
-            attributes=(),
-            options=options,
-            measures=measures,
-            columns=ComparedColumns((), (), nothing, np.empty(0, dtype=np.int64), nothing, nothing),
-            attribution=IntegratedGradients(),
-            attribution_name="none",
-            favourable=(1,),
-            means=None,
-            counts=np.empty((0, 0), dtype=np.int64),
-        )
 
     @property
     def n_groups(self) -> int:
@@ -286,9 +259,7 @@ class Plan:
         """Return a part from its bytes."""
         return Partial.from_bytes(self, data)
 
-    def measure_rows(
-        self, rows: CheckedRows, keys: Any = None, advance: Callable[[int], object] | None = None
-    ) -> Partial:
+    def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
         if rows.kept is not None and keys is not None:
             keys = np.asarray(keys)[rows.kept]
@@ -339,7 +310,10 @@ class Plan:
         if self.means is not None and self.needs("means", "model"):
             inputs = self.tensor(rows.inputs)
             on = torch.from_numpy(labels).to(inputs.device)
-            summed = self.means.sum_rows(inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance)
+            with progress(len(rows), "Explaining relative to means", after=LONG) as advance:
+                summed = self.means.sum_rows(
+                    inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance
+                )
             found |= summed.to_arrays()
         sample = Sample(hashed, labels, rows.groups.codes, weights, outputs, predicted.decisions, rows.inputs)
         return Partial(self, found, self.keep_rows(sample), self.keep_scores(replace(sample, inputs=None)))
@@ -507,6 +481,8 @@ def make_plan(
         tuple(all_names),
         rows.groups.attributes if rows is not None else ("group",),
     )
+    if rows is not None and _trained_on(adapted, rows):
+        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
     base = _Base(adapted, task, options, rows, own)
     legitimate = base.legitimate()
     means, counts = base.means(len(all_names), legitimate)
@@ -545,6 +521,14 @@ def make_plan(
     sample = sample.smallest_by_cell(plan.cells(sample.labels), plan.n_groups, limit)
     chance = None if own else sample
     return replace(plan, chance_rows=chance, references=_references_of(sample, plan) if given else None)
+
+
+def _trained_on(adapted: AdaptedModel, rows: CheckedRows) -> bool:
+    """Return whether a model of this package was trained on rows."""
+    sketch = getattr(last_step(adapted.model), "training_sketch_", None)
+    if sketch is None or rows.labels is None:
+        return False
+    return share_in_sketch(sketch, rows.inputs, rows.labels) >= _TRAINED_ON
 
 
 def _references_of(sample: Sample, plan: Plan) -> Sample:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gcig._validation import check_groups
 from gcig.records import AuditRecord, Evaluation, FoldResult, Interval
 from gcig.records.explanation import RowExplanation
 from gcig.records.formatting import visible
 from gcig.report.charts import Measure, TradeOff, front_line
 from gcig.report.summaries import RATES, pooled_rate, pooled_rates, summarise
+from gcig.tables.check import check_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

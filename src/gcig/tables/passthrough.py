@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._tables import float_block
-from gcig._validation import InputError, check_features, match_columns
+from gcig._arguments import InputError
+from gcig.tables.check import check_features, match_columns
+from gcig.tables.frames import float_block
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 

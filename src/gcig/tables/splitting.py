@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._arguments import InputError
 from gcig._arrays import Positions
-from gcig._validation import InputError, check_lengths
+from gcig.tables.frames import check_lengths
 
 
 def split_table(

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Tensor]

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gcig._validation import InputError
-from gcig._warnings import warn_caller
+from gcig._arguments import InputError, Rule, one_of, warn_caller
 from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
@@ -36,19 +35,10 @@ from gcig.methods.fairx.warnings import (
     warn_of_unshowable,
 )
 from gcig.methods.networks import with_affine
-from gcig.methods.parameters import (
-    BOUND,
-    FRACTION,
-    NON_NEGATIVE,
-    Parametrised,
-    Rule,
-    one_of,
-    parameter,
-)
+from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
-from gcig.metrics.ranking import best_f1_threshold
-from gcig.metrics.utility import has_collapsed
+from gcig.metrics.utility import best_f1_threshold, has_collapsed
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
@@ -417,7 +407,7 @@ class Fit:
         """Train a student, or return None if there is nothing to repair."""
         model = self.model
         model.check_, model.bounds_ = None, {}
-        if has_collapsed(self.setting.task, model.plain_):
+        if has_collapsed(model.plain_):
             warn_of_collapse(self.setting.task, model.plain_, model.plain_)
             return None
         if model.budget == 0:
@@ -509,7 +499,7 @@ class Fit:
     def _guard(self, network: nn.Module) -> None:
         """Set the flags of the model, and warn about problems."""
         model, task, measured = self.model, self.setting.task, self.model.validation_
-        model.collapsed_ = has_collapsed(task, measured)
+        model.collapsed_ = has_collapsed(measured)
         model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
         ratio = measured["columns"] / model.plain_["columns"]
         model.changed_columns_ = bool(ratio < 0.5 or ratio > 2)

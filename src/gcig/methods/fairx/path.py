@@ -10,15 +10,14 @@ import pandas as pd
 import torch
 from torch import nn
 
+from gcig._arguments import InputError
 from gcig._files import write_atomically
-from gcig._validation import InputError
 from gcig.methods.fairx.estimator import Fit, plain_network
 from gcig.methods.fairx.student import train_student
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.evaluation import evaluate
-from gcig.metrics.intervals import gap_limit
-from gcig.metrics.ranking import auc_difference
+from gcig.metrics.intervals import auc_difference, gap_limit
 from gcig.metrics.utility import MAIN
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
 from gcig.report.charts import Picture, pareto, standalone
