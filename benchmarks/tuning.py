@@ -33,6 +33,7 @@ from gcig.methods.fairx.tuning import TUNING
 REMOVED: dict[str, Any] = {
     "learning_rate": 2e-3,
     "steps": 500,
+    "passes": 1e9,
     "batch_size": 64,
     "explained": 128,  # nearly all rows of a mini-batch
     "members": 2,
