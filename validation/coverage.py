@@ -96,7 +96,8 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
     lines = []
     for (model, groups, n), found in sorted(samples.items()):
         for name in MEASURES:
-            known = [each["figures"][name] for each in found if not math.isnan(each["figures"][name][1])]
+            measured = [each["figures"][name] for each in found if name in each["figures"]]
+            known = [each for each in measured if not math.isnan(each[1])]
             if not known or name not in truths[model, groups]:
                 continue
             truth = float(np.mean(truths[model, groups][name]))
