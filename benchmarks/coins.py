@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gcig.metrics.ranking import roc_auc
 from scipy.stats import binomtest
 
 from benchmarks import trials
@@ -24,9 +23,10 @@ from benchmarks.folds import fit
 from benchmarks.tables import TABLES, Table
 from gcig.core.attribution import IntegratedGradients
 from gcig.core.gcig import column_matrix
+from gcig.core.references import Rows
 from gcig.core.task import task_of
 from gcig.methods.fairx.check import check_network
-from gcig.training.batches import Rows
+from gcig.metrics.utility import roc_auc
 
 N_ROWS, N_OTHERS = 3000, 10_000  # of a sample; on which AUC is measured, at most
 SOURCES = ("adult", "bank", "compas")

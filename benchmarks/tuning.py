@@ -33,12 +33,14 @@ from gcig.methods.fairx.tuning import TUNING
 REMOVED: dict[str, Any] = {
     "learning_rate": 2e-3,
     "steps": 500,
+    "passes": 1e9,
     "batch_size": 64,
     "explained": 128,  # nearly all rows of a mini-batch
     "members": 2,
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
     "start": 1.0,
+    "kick": 0.0,
     "every": 200,
     "floor": 1e-6,
     "width": 1.0,  # probabilities

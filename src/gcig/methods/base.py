@@ -18,12 +18,13 @@ from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.methods.fitted import FittedClassifier, FittedNetwork, FittedRegressor
-from gcig.methods.networks import copy_to_continue, with_affine
+from gcig.methods.networks import copy_to_continue
 from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
 from gcig.methods.training_data import TrainingData, split_rows
 from gcig.metrics.trust import sketch_rows
 from gcig.metrics.utility import best_f1_threshold
+from gcig.models.mlp import with_affine
 from gcig.tables.check import (
     CheckedTable,
     check_table,

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.modules import evaluating
-from gcig.core.references import Members
-from gcig.core.rows import Rows as Rows
+from gcig.core.references import Members, Rows
 from gcig.core.task import Task, as_outputs
 from gcig.training.objective import Explaining, MiniBatch
 

@@ -7,10 +7,11 @@ _LOW, _HIGH = 1e-3, 1e3  # so that a limit that was never near, or never met, ca
 
 
 class Multiplier:
-    """Holds a measured quantity at its limit: the logarithm of a weight integrates the error.
+    """Holds a measured quantity at its limit: a weight whose logarithm integrates the error.
 
-    So the weight moves by orders of magnitude in a few hundred steps. It is a tensor: nothing waits for a
-    GPU.
+    It moves by orders of magnitude in a few hundred updates. If there are fewer, the error of the moment acts
+    as well (`kick`): their sum alone would come too late, or overshoot. Values are tensors: nothing waits for
+    a GPU.
 
     Parameters
     ----------
@@ -18,14 +19,21 @@ class Multiplier:
         The first value.
     rate : float
         How far the logarithm moves in one update with an error of one.
+    kick : float
+        How far the error of the moment moves it, until the next update.
     device : torch.device
     """
 
-    def __init__(self, start: float, *, rate: float, device: torch.device | str = "cpu") -> None:
-        self.value = torch.full((), start, dtype=torch.float32, device=device)
-        self.rate = rate
+    def __init__(
+        self, start: float, *, rate: float, kick: float = 0.0, device: torch.device | str = "cpu"
+    ) -> None:
+        self.integral = torch.full((), start, dtype=torch.float32, device=device)
+        self.rate, self.kick = rate, kick
+        self.value = self.integral.clone()
 
     @torch.no_grad()
     def update(self, error: Tensor) -> None:
         """Raise the value if the error is positive, lower it if it is negative; both at most one."""
-        self.value.mul_((self.rate * error.clamp(-1, 1)).exp()).clamp_(_LOW, _HIGH)
+        error = error.clamp(-1, 1)
+        self.integral.mul_((self.rate * error).exp()).clamp_(_LOW, _HIGH)
+        self.value.copy_(self.integral * (self.kick * error).exp())

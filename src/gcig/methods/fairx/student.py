@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from gcig.core.attribution import Attribution
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
-from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
+from gcig.core.references import REFERENCES, GroupBaselines, Members, References, Rows, reference_kinds
 from gcig.core.task import Task
 from gcig.methods.fairx.tuning import TUNING, Tuning
-from gcig.training.batches import Rows, StudentBatches, all_outputs
+from gcig.training.batches import StudentBatches, all_outputs
 from gcig.training.loop import Loop, Outcome, train
 from gcig.training.multiplier import Multiplier
 from gcig.training.objective import (
@@ -41,7 +41,7 @@ from gcig.training.objective import (
 from gcig.training.runtime import CLIP_NORM, descend, flattened, generator_on, one_thread
 
 _EPOCHS = 40  # into which the steps are divided for the history
-_CHECKED_ROWS = 20_000  # training rows whose decisions drive a bound
+_CHECKED_ROWS = 10_000  # training rows whose decisions drive a bound
 _COLUMN_ROWS = 1000  # rows that the teacher's effective columns are measured on
 
 
@@ -131,7 +131,7 @@ def train_student(
     objective, limits = _objective(teacher, setting, aims, batches, prediction)
     objective = setting.customise(objective)
     network = deepcopy(teacher if start is None else start).train()
-    loop = student_loop(setting.loop, tuning)
+    loop = student_loop(setting.loop, len(rows), tuning)
     count = 0
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW(
@@ -166,15 +166,16 @@ def train_student(
     return Student(network, outcome, float(prediction.moved), weights)
 
 
-def student_loop(loop: Loop, tuning: Tuning) -> Loop:
-    """Return how long a student trains: as many steps on small tables as on large ones."""
+def student_loop(loop: Loop, n_rows: int, tuning: Tuning) -> Loop:
+    """Return how long a student trains: as many steps on any table, unless the rows are few."""
     epochs = min(loop.max_epochs, _EPOCHS)
+    steps = min(tuning.steps, tuning.passes * n_rows / tuning.batch_size)
     return replace(
         loop,
         max_epochs=epochs,
         batch_size=tuning.batch_size,
         patience=None,
-        steps_per_epoch=max(1, tuning.steps // _EPOCHS),
+        steps_per_epoch=max(1, round(steps / _EPOCHS)),
     )
 
 
@@ -201,14 +202,16 @@ class Limits:
     checked: Rows
 
     def __post_init__(self) -> None:
-        names = ["reasons", "columns"]
-        names += ["attribute"] if self.setting.protected is not None else []
-        names += ["outcome"] if self.aims.max_gap is not None else []
         tuning, device = self.setting.tuning, self.setting.rows.inputs.device
-        self.multipliers = {
-            name: Multiplier(tuning.start, rate=tuning.rate, device=device) for name in names
-        }
-        self.error = torch.zeros((), device=device)  # of the outcome gap, when decisions were last looked at
+
+        def multiplier(kick: float = 0.0) -> Multiplier:
+            return Multiplier(tuning.start, rate=tuning.rate, kick=kick, device=device)
+
+        self.multipliers = {"reasons": multiplier(), "columns": multiplier()}
+        if self.setting.protected is not None:
+            self.multipliers["attribute"] = multiplier()
+        if self.aims.max_gap is not None:
+            self.multipliers["outcome"] = multiplier(tuning.kick)
 
     def weight(self, name: str, factor: float = 1.0) -> Callable[[], Tensor]:
         """Return the function that gives the present weight of a term."""
@@ -226,10 +229,9 @@ class Limits:
         driven["columns"].update(self.columns_term.excess.sign())
         if "attribute" in driven:
             driven["attribute"].update(self.attribute_term.excess.sign())
-        if aims.max_gap is not None:
-            if count % self.setting.tuning.every == 0:
-                self.error = self._decided_gap(network) / (self.setting.tuning.margin * aims.max_gap) - 1
-            driven["outcome"].update(torch.where(moved > 2 * aims.budget, -1.0, self.error))
+        if aims.max_gap is not None and count % self.setting.tuning.every == 0:
+            error = self._decided_gap(network) / (self.setting.tuning.margin * aims.max_gap) - 1
+            driven["outcome"].update(torch.where(moved > 2 * aims.budget, -1.0, error))
 
     def _decided_gap(self, network: nn.Module) -> Tensor:
         """Return the outcome gap of decisions on training rows, at the teacher's share of decisions."""
