@@ -31,13 +31,13 @@ from gcig.methods.fairx.tuning import TUNING
 
 # The value of each constant that switches its effect off.
 REMOVED: dict[str, Any] = {
-    "learning_rate": 1.0,  # the plain network's
+    "learning_rate": 2e-3,  # the plain network's with the mini-batches of large tables
     "passes": 0.0,  # the smallest number of steps everywhere
     "min_steps": 1,
     "max_steps": 100_000,
     "explained": 128,  # nearly all rows of a mini-batch
-    "nodes": 2,  # what every measurement takes
     "members": 2,
+    "floor": 1e-9,  # a root down to nearly nothing
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
     "attribute": 0.0,
