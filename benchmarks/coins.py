@@ -24,9 +24,9 @@ from benchmarks.folds import fit
 from benchmarks.tables import TABLES, Table
 from gcig.core.attribution import IntegratedGradients
 from gcig.core.gcig import column_matrix
+from gcig.core.references import Rows
 from gcig.core.task import task_of
 from gcig.methods.fairx.check import check_network
-from gcig.training.batches import Rows
 
 N_ROWS, N_OTHERS = 3000, 10_000  # of a sample; on which AUC is measured, at most
 SOURCES = ("adult", "bank", "compas")

@@ -32,23 +32,25 @@ from gcig.methods.fairx.tuning import TUNING
 # The value of each constant that switches its effect off.
 REMOVED: dict[str, Any] = {
     "learning_rate": 2e-3,  # the plain network's with the mini-batches of large tables
-    "passes": 0.0,  # the smallest number of steps everywhere
-    "min_steps": 1,
-    "max_steps": 100_000,
-    "explained": 128,  # nearly all rows of a mini-batch
+    "steps": 500,  # a third
+    "batch_size": 64,  # what the plain network of a small table has
+    "explained": 128,  # half the rows of a mini-batch
     "members": 2,
-    "floor": 1e-9,  # a root down to nearly nothing
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
-    "attribute": 0.0,
+    "floor": 1e-6,  # a root down to nearly nothing
     "width": 1.0,  # probabilities
     "smoothness": 0.0,
     "memory": 1.0,  # the mini-batch alone
+    "start": 1.0,  # the weight of predictions
     "rate": 0.2,  # multipliers follow at once
+    "kick": 0.0,
     "margin": 1.0,
+    "every": 200,  # seven looks in all
 }
 # Constants that act only with other parameters than the defaults; they are compared with the same.
-ACTS_WITH: dict[str, dict[str, Any]] = {"margin": {"max_gap": 0.15}}
+_BOUND = {"max_gap": 0.15}
+ACTS_WITH: dict[str, dict[str, Any]] = {"kick": _BOUND, "margin": _BOUND, "every": _BOUND}
 
 LOGARITHMS = (
     *("gap_means", "gap_members", "varying_means", "varying_members", "gcig_means", "outcome_gap"),

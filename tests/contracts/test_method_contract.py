@@ -18,10 +18,10 @@ from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 import gcig
 from gcig._arguments import InputError, InputWarning
 from gcig.methods import METHODS, parameter
-from gcig.methods.networks import with_affine
 from gcig.methods.parameters import FRACTION
 from gcig.methods.registry import TASKS, methods_for
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.models.mlp import with_affine
 
 # --- Methods and quick settings -----------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ import gcig
 from example_tables import QUICK_CREDIT, fitted_credit, load_credit
 from gcig._arguments import InputError
 from gcig.auditing import audit, open_model
-from gcig.methods.networks import Affine, MixtureOfOutputs
+from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
-from gcig.models.mlp import ACTIVATIONS, make_mlp
+from gcig.models.mlp import ACTIVATIONS, Affine, make_mlp
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 from gcig.methods.onnx_export import export_onnx  # noqa: E402 (needs onnx)

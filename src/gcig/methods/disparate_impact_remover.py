@@ -10,14 +10,12 @@ import numpy as np
 
 from gcig._arguments import InputError
 from gcig._arrays import Codes, Encoded
-from gcig.methods.quantile_repair import REASON, GroupRepair, Quantiles, Repairing, is_indicator
+from gcig.methods.quantile_repair import REASON, GroupRepair, Quantiles, Repairing
 from gcig.methods.training_data import require_groups
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
 from gcig.persistence import PersistenceError
 from gcig.records.audit import SMALLEST_CELL
 from gcig.tables.check import CheckedTable
-from gcig.tables.encoding import TableEncoder
-from gcig.tables.passthrough import PassThrough
 
 
 class RepairingNetwork(Repairing):
@@ -53,7 +51,7 @@ class RepairingNetwork(Repairing):
     def _encode_training(self: Any, table: CheckedTable) -> Encoded:
         encoded, groups = super()._encode_training(table), table.groups
         if not hasattr(self, "repair_"):
-            columns = _number_columns(self.encoder_, encoded)
+            columns = list(range(encoded.shape[1]))
             self.repair_ = self.learn_repair(encoded.astype(np.float64), groups.codes, columns)
         elif groups.names != self.groups_:  # warm start
             raise InputError(
@@ -68,9 +66,10 @@ class RepairingNetwork(Repairing):
 
 
 class DisparateImpactRemoverClassifier(RepairingNetwork, UnconstrainedClassifier):
-    """The unconstrained network trained on a table whose numbers are repaired.
+    """The unconstrained network trained on repaired rows.
 
-    The repair is that of `DisparateImpactRemover`, on encoded columns of numbers. Explanations are of the
+    The repair is that of `DisparateImpactRemover`, on every encoded column: numbers, and the 0/1 columns of
+    categories, because otherwise a network reads the group from them. Explanations are of the
     output as a function of the repaired row, with means of repaired rows as references. The groups of new
     rows are needed to encode, predict and explain.
 
@@ -91,17 +90,7 @@ class DisparateImpactRemoverClassifier(RepairingNetwork, UnconstrainedClassifier
 
 
 class DisparateImpactRemoverRegressor(RepairingNetwork, UnconstrainedRegressor):
-    """The unconstrained network for a number, trained on a table whose numbers are repaired.
+    """The unconstrained network for a number, trained on repaired rows.
 
     Parameters and attributes are those of `DisparateImpactRemoverClassifier`.
     """
-
-
-def _number_columns(encoder: TableEncoder | PassThrough, encoded: Encoded) -> list[int]:
-    """Return the encoded columns that hold a number of the table, not a level, boolean or indicator."""
-    if isinstance(encoder, PassThrough):
-        return [column for column in range(encoded.shape[1]) if not is_indicator(encoded[:, column])]
-    first = np.searchsorted(encoder.origin_, np.arange(len(encoder.kinds_)))
-    return [
-        int(column) for column, kind in zip(first, encoder.kinds_, strict=True) if kind in ("number", "date")
-    ]

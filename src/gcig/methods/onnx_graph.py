@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gcig._arguments import InputError
 from gcig.core.secants import sequential_steps
-from gcig.methods.networks import Affine, MixtureOfOutputs
+from gcig.methods.networks import MixtureOfOutputs
+from gcig.models.mlp import Affine
 
 
 class GraphBuilder:

@@ -12,11 +12,11 @@ from torch import Tensor
 from gcig._arguments import InputError, warn_input
 from gcig._arrays import Encoded
 from gcig.core.columns import AttributeColumns
+from gcig.core.references import Rows
 from gcig.core.task import Task
 from gcig.tables.check import CheckedTable, Groups, check_groups
 from gcig.tables.frames import check_lengths
 from gcig.tables.splitting import hold_out
-from gcig.training.batches import Rows
 
 _STRATA = 5  # quantile bins of a number, by which rows are held out
 

@@ -34,11 +34,11 @@ from gcig.methods.fairx.warnings import (
     warn_of_threshold,
     warn_of_unshowable,
 )
-from gcig.methods.networks import with_affine
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.utility import best_f1_threshold, has_collapsed
+from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
@@ -59,7 +59,7 @@ def _is_model_or_none(value: Any) -> bool:
 
 
 def _is_attribution(value: Any) -> bool:
-    return value in ATTRIBUTIONS if isinstance(value, str) else hasattr(value, "attribute")
+    return bool(ATTRIBUTIONS[value]) if isinstance(value, str) else hasattr(value, "attribute")
 
 
 def _are_names(value: Any) -> bool:
@@ -158,7 +158,7 @@ class FairX(Parametrised, _Fitted):
         default="both",
         rule=Rule(
             "'both', 'means', 'members' or a registered kind of references",
-            lambda value: all(kind in REFERENCES for kind in reference_kinds(value)),
+            lambda value: all(map(REFERENCES.__getitem__, reference_kinds(value))),  # fails if there is none
             ("both", "means", "members"),
         ),
         doc="""Whom people are compared with in training: the ``"means"`` of each label and group, random
