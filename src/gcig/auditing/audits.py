@@ -149,7 +149,8 @@ def _finish(
 ) -> AuditResult:
     """Add the verdict, and the change since an earlier audit."""
     how: dict[str, Any] = {"legitimate": options.legitimate, "seed": options.seed, "material": material}
-    plain, trained = (getattr(model, each, None) for each in ("plain_", "validation_"))
+    given, plain, trained = (getattr(model, each, None) for each in ("given_", "plain_", "validation_"))
+    plain = given or plain  # a network that was given is what was repaired
     if isinstance(plain, Mapping) and isinstance(trained, Mapping):
         how |= {"plain": plain, "trained": trained}
     record = replace(record, verdict=judge(record.evaluation, **how))
