@@ -563,8 +563,8 @@ def teacher_targets(model: Any, data: TrainingData) -> Tensor:
         )
     if not number and adapted.classes is not None and not np.array_equal(adapted.classes, model.classes_):
         raise InputError(
-            f"was trained on the classes {tuple(adapted.classes)}, but y has {tuple(model.classes_)}. Train it "
-            "on the same labels.",
+            f"was trained on the classes {tuple(adapted.classes)}, but y has {tuple(model.classes_)}. Train "
+            "it on the same labels.",
             argument="teacher",
         )
     scores = np.asarray(adapted.scores(table), dtype=np.float64).reshape(len(table), -1)
