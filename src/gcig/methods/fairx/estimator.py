@@ -41,7 +41,6 @@ from gcig.metrics.utility import best_f1_threshold, has_collapsed
 from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
-from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.objective import Objective
@@ -292,11 +291,11 @@ class FairX(Parametrised, _Fitted):
         bounds = {"max_gap": self.max_gap, "max_reason_gap": self.max_reason_gap}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         """Return the encoder; a given teacher needs bins, so that thresholds can be learned."""
         if self.preprocessing == "table" and self.teacher is not None:
             return TableEncoder(n_bins=BINS)
-        encoder: TableEncoder | PassThrough = super()._make_encoder()
+        encoder: TableEncoder = super()._make_encoder()
         return encoder
 
     def _keep_plain_network(self, network: nn.Module) -> None:
