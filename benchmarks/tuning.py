@@ -31,26 +31,27 @@ from gcig.methods.fairx.tuning import TUNING
 
 # The value of each constant that switches its effect off.
 REMOVED: dict[str, Any] = {
-    "learning_rate": 2e-3,
-    "steps": 500,
-    "passes": 1e9,
-    "batch_size": 64,
-    "explained": 128,  # nearly all rows of a mini-batch
+    "learning_rate": 2e-3,  # the plain network's with the mini-batches of small tables
+    "steps": 500,  # a third
+    "passes": 1e9,  # as many steps on few rows
+    "batch_size": 64,  # what the plain network of a small table has
+    "explained": 128,  # half the rows of a mini-batch
     "members": 2,
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
-    "start": 1.0,
-    "kick": 0.0,
-    "every": 200,
-    "floor": 1e-6,
+    "floor": 1e-6,  # a root down to nearly nothing
     "width": 1.0,  # probabilities
     "smoothness": 0.0,
     "memory": 1.0,  # the mini-batch alone
+    "start": 1.0,  # the weight of predictions
     "rate": 0.2,  # multipliers follow at once
+    "kick": 0.0,
     "margin": 1.0,
+    "every": 200,  # seven looks in all
 }
 # Constants that act only with other parameters than the defaults; they are compared with the same.
-ACTS_WITH: dict[str, dict[str, Any]] = {"margin": {"max_gap": 0.15}}
+_BOUND = {"max_gap": 0.15}
+ACTS_WITH: dict[str, dict[str, Any]] = {"kick": _BOUND, "margin": _BOUND, "every": _BOUND}
 
 LOGARITHMS = (
     *("gap_means", "gap_members", "varying_means", "varying_members", "gcig_means", "outcome_gap"),

@@ -191,10 +191,7 @@ def _listed(cls: type, attribute: str) -> list[Any]:
 
 
 def _from_document(
-    cls: type[Any],
-    document: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    module: nn.Module | None,
+    cls: type[Any], document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
 ) -> Any:
     """Return the model that a document describes; a `ValueError` if its parts do not fit together."""
     records = _listed(cls, "fitted_records")

@@ -204,14 +204,14 @@ class Limits:
     def __post_init__(self) -> None:
         tuning, device = self.setting.tuning, self.setting.rows.inputs.device
 
-        def multiplier(kick: float = 0.0) -> Multiplier:
-            return Multiplier(tuning.start, rate=tuning.rate, kick=kick, device=device)
+        def multiplier(start: float = 1.0, kick: float = 0.0) -> Multiplier:
+            return Multiplier(start, rate=tuning.rate, kick=kick, device=device)
 
-        self.multipliers = {"reasons": multiplier(), "columns": multiplier()}
+        self.multipliers = {"reasons": multiplier(tuning.start), "columns": multiplier()}
         if self.setting.protected is not None:
             self.multipliers["attribute"] = multiplier()
         if self.aims.max_gap is not None:
-            self.multipliers["outcome"] = multiplier(tuning.kick)
+            self.multipliers["outcome"] = multiplier(kick=tuning.kick)
 
     def weight(self, name: str, factor: float = 1.0) -> Callable[[], Tensor]:
         """Return the function that gives the present weight of a term."""
