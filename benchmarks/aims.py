@@ -126,9 +126,8 @@ def judge_unseen(folds: list[dict[str, Any]]) -> list[Aim]:
         return float(sum(fold[which]["unseen"][figure] for fold in folds) / len(folds))
 
     def fall(figure: str) -> float:
-        """Return the plain network's figure relative to FairX's; infinite if nothing is left of it."""
-        fairx = value("fairx", figure)
-        return value("plain", figure) / fairx if fairx > 0 else math.inf
+        """Return the plain network's figure relative to FairX's, or to chance if that is larger."""
+        return value("plain", figure) / max(value("fairx", figure), value("fairx", f"{figure}_chance"))
 
     aims = []
     for part in ("gap", "varying"):

@@ -15,15 +15,14 @@ from torch import Tensor
 
 from benchmarks.tables import Table
 from gcig.core.attribution import Attribution, IntegratedGradients, Score
-from gcig.core.explained import choose, explain_table, hashed_keys, smallest_by_group
-from gcig.core.gap import signed_root
+from gcig.core.explained import ReasonFigures, choose, explain_table, hashed_keys, smallest_by_group
 from gcig.core.gcig import disparity
 from gcig.core.shapley import Shapley
 from gcig.core.task import Task, task_of
 
 _PEOPLE, _REFERENCES, _LIME_REFERENCES = 40, 600, 150  # per cell, and per cell and group
 _PEOPLE_OF_NUMBERS = 20  # per bin, of which there are ten
-_GCIG_ROWS = 500
+_GCIG_ROWS, _PERMUTATIONS = 500, 50
 
 
 @dataclass(frozen=True)
@@ -129,9 +128,9 @@ def panel(
         "occlusion": Occlusion(blocks),
     }.items():
         count = _LIME_REFERENCES if name == "lime" else _REFERENCES
-        squares = _squares(network, task, attribution, people, training, n_groups, blocks, spread, count)
-        gap, varying = signed_root(squares).tolist()
-        found |= {f"{name}_gap": gap, f"{name}_varying": varying}
+        reasons = _figures(network, task, attribution, people, training, n_groups, blocks, spread, count)
+        for part, figure in (("gap", reasons.gap), ("varying", reasons.varying)):
+            found |= {f"{name}_{part}": figure.value, f"{name}_{part}_chance": figure.chance}
     some = slice(None, None, max(1, len(test) // _GCIG_ROWS))
     for name, of_cell in {"medoid": _medoid, "mode": _mode}.items():
         references = _one_each(training, task, n_groups, blocks, of_cell)
@@ -163,7 +162,7 @@ def _encode(model: Any, table: Table, rows: NDArray[Any], task: Task) -> _Rows:
     return _Rows(inputs, labels, groups, task.cells(labels).numpy())
 
 
-def _squares(
+def _figures(
     network: Any,
     task: Task,
     attribution: Attribution,
@@ -173,8 +172,8 @@ def _squares(
     blocks: Tensor,
     spread: float,
     n_references: int,
-) -> Tensor:
-    """Return the squared gap and its squared varying part of test rows relative to training rows."""
+) -> ReasonFigures:
+    """Return the gap and its parts of test rows relative to training rows."""
     per_cell = _PEOPLE_OF_NUMBERS if task.key == "number" else _PEOPLE
     # `choose` takes at most a quarter of a cell's rows; here the references are other rows.
     chosen, _ = choose(people.cells, people.groups.numpy(), hashed_keys(_positions(people), 0), per_cell, 0)
@@ -192,8 +191,8 @@ def _squares(
         references,
         spread=spread,
         columns=_masks(blocks).T.to(people.inputs),
-    ).compared(training.groups, n_groups)
-    return table.squares(training.groups, n_groups)
+    )
+    return table.figures(training.groups, n_groups, n_permutations=_PERMUTATIONS)
 
 
 def _positions(rows: _Rows) -> NDArray[Any]:

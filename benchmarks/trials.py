@@ -6,13 +6,14 @@ otherwise the trial runs again.
 
 import argparse
 import hashlib
+import importlib
+import inspect
 import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from joblib import Parallel, delayed
 import gcig
 
 OUT = Path("out/benchmarks")
-_SOURCES = ("core", "training", "methods", "models", "tables", "datasets", "metrics")
+_SOURCES = ("core", "training", "methods", "models", "tables", "datasets", "metrics")  # of gcig
+_BENCHMARKS = ("tables", "folds", "explainers")  # what the others only print does not count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +44,14 @@ def run_trials(
 
     A trial that fails does not stop the others; an error that names all failures follows at the end.
     """
-    folder = arguments.out / call.__module__.removeprefix("benchmarks.")
+    module = Path(inspect.getfile(call)).stem
+    if call.__module__ == "__main__":
+        # Worker processes would get a copy of this module, and with it copies of what it shares with gcig.
+        call = getattr(importlib.import_module(f"benchmarks.{module}"), call.__name__)
+    folder = arguments.out / module
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{_file_name(name, trial)}.json" for name, trial in trials.items()}
-    sources = source_hash()  # before anything runs: sources may be edited meanwhile
+    sources = source_hash(call)  # before anything runs: sources may be edited meanwhile
     any_of = None if arguments.stored else sources
     done = {name: found for name, path in paths.items() if (found := _stored(path, any_of)) is not None}
     left = {name: trial for name, trial in trials.items() if name not in done}
@@ -96,13 +102,12 @@ def _file_name(name: str, trial: Mapping[str, Any]) -> str:
     return f"{readable}-{digest[:8]}"
 
 
-@cache
-def source_hash() -> str:
-    """Return a hash of the sources that can change a result."""
-    root = Path(gcig.__file__).parent
+def source_hash(call: Callable[..., Any]) -> str:
+    """Return a hash of the sources that can change the result of a call."""
+    root, here = Path(gcig.__file__).parent, Path(__file__).parent
     files = [file for folder in _SOURCES for file in sorted((root / folder).rglob("*.py"))]
-    files += sorted(Path(__file__).parent.glob("*.py"))
-    digest = hashlib.sha256()
+    files += [here / f"{name}.py" for name in _BENCHMARKS]
+    digest = hashlib.sha256(inspect.getsource(call).encode())
     for file in files:
         digest.update(f"{file.name}\n".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

@@ -1,6 +1,7 @@
 """The instruments of the benchmarks: explainers of their own, trials that go on, aims."""
 
 import argparse
+import importlib
 import math
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,13 @@ from gcig.core.attribution import Score
 from gcig.methods.fairx import student
 from gcig.methods.fairx.tuning import TUNING
 
+ROOT = Path(__file__).parents[1]
 BLOCKS = torch.tensor([0, 0, 1, 2])
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    importlib.import_module(f"benchmarks.{name}")
 
 
 def linear() -> Score:
@@ -77,6 +84,7 @@ def fold(**changes: float) -> dict[str, object]:
         for part in ("gap", "varying")
     ]
     unseen = dict.fromkeys([*names, "medoid_gcig", "mode_gcig"], 0.2)
+    unseen |= {f"{name}_chance": 0.01 for name in names}
     fairx = {**figures, **changes}
     return {
         "task": "binary",
@@ -116,6 +124,10 @@ def test_a_part_within_chance_is_not_larger() -> None:
 def test_shapley_values_have_to_fall_with_the_members() -> None:
     assert missed(judge_unseen([fold(members_gap=0.05, shapley_gap=0.1)])) == ["fall of shapley_gap"]
     assert missed(judge_unseen([fold(lime_varying=0.3)])) == ["lime_varying"]
+    within_chance = fold(
+        members_gap=-0.01, shapley_gap=0.01, members_gap_chance=0.01, shapley_gap_chance=0.01
+    )
+    assert missed(judge_unseen([within_chance])) == []
 
 
 def test_undefined_figures_are_no_verdict() -> None:

@@ -26,6 +26,8 @@ MEASURES = [
     *("equal_treatment", "mean_attribution_gap", "accuracy", "r2"),
 ]
 _MANY, _SEED_OF_MANY = 100_000, 900_000
+# Large opposite weights multiply the noise of a finite population.
+_MORE = {"cancelling": 2_000_000}
 _TRAINING, _AUDITED = 0, 1  # seeds of rows
 
 
@@ -56,10 +58,34 @@ def power_grid(*, full: bool) -> Iterator[dict[str, Any]]:
             }
 
 
+def stability_grid(*, full: bool) -> Iterator[dict[str, Any]]:
+    """Return trials of the half for design that are audited with twenty seeds each."""
+    names = [each.name for each in GENERATORS.values() if each.half == "design"]
+    for n, name in itertools.product((1000, 3000, 10_000) if full else (3000,), names):
+        for model in MODELS if full else ("network",):
+            yield {"generator": name, "task": "binary", "model": model, "n": n}
+
+
+def audit_with_seeds(generator: str, task: str, model: str, n: int) -> dict[str, Any]:
+    """Audit one model on the same rows with twenty seeds; return the codes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = fit(model, generate(generator, n, task=task, seed=2000))
+        rows = generate(generator, n, task=task, seed=2001)
+        return {"codes": [audit(fitted, rows, None, seed, REASONS).verdict.code for seed in range(20)]}
+
+
 @lru_cache(maxsize=3)
 def many_rows(name: str, task: str, strength: float) -> KnownTruth:
     """Return the rows that stand for the population."""
-    return generate(name, _MANY, task=task, seed=_SEED_OF_MANY, strength=strength)
+    return generate(name, _MORE.get(name, _MANY), task=task, seed=_SEED_OF_MANY, strength=strength)
+
+
+@lru_cache
+def truth_of_formula(name: str, task: str, strength: float) -> tuple[Any, Any]:
+    """Return the truth about the model that is the formula, which does not depend on training rows."""
+    rows = many_rows(name, task, strength)
+    return known_truth(rows.model, rows)
 
 
 def fit(kind: str, rows: KnownTruth, seed: int = 0) -> Any:
@@ -88,7 +114,10 @@ def detect(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = fit(model, rows[_TRAINING], seed)
-        truths = known_truth(fitted, many_rows(generator, task, strength))
+        if model == "true":
+            truths = truth_of_formula(generator, task, strength)
+        else:
+            truths = known_truth(fitted, many_rows(generator, task, strength))
         found = audit(fitted, rows[_AUDITED], None, audit_seed, MEASURES)
         names = [name for name in made.legitimate if name in made.columns]
         declared = audit(fitted, rows[_AUDITED], names, audit_seed, REASONS)

@@ -6,10 +6,10 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from example_tables import make_loans
 from gcig._arguments import InputError, InputWarning
+from gcig.core.references import Rows
 from gcig.methods.training_data import resample, split_rows
 from gcig.tables.check import check_table
 from gcig.tables.splitting import hold_out_rows
-from gcig.training.batches import Rows
 
 LOANS = make_loans(200)
 CPU = torch.device("cpu")

@@ -5,9 +5,9 @@ import torch
 
 from gcig.core.attribution import IntegratedGradients, Score
 from gcig.core.penalties import gaps_by_kind
-from gcig.core.references import Means, Members
+from gcig.core.references import Means, Members, Rows
 from gcig.core.task import TASKS
-from gcig.training.batches import Rows, StudentBatches, all_outputs
+from gcig.training.batches import StudentBatches, all_outputs
 from gcig.training.objective import Explaining, MiniBatch, Objective
 from support.problems import Formula, make_problem
 

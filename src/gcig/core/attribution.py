@@ -19,7 +19,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from gcig._plugins import Registry
-from gcig.core.modules import differentiating, running_eagerly
+from gcig.core.modules import differentiating, is_piecewise_linear
 from gcig.core.secants import Chain, secant_slopes
 from gcig.core.task import Task, as_outputs
 
@@ -117,9 +117,9 @@ class IntegratedGradients:
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
-        chain = None
-        if self.rule in ("auto", "secant") and rows.dim() == 2:
-            chain = Chain.recognise(score.module, any_activation=self.rule == "secant")
+        chain, secant = None, self.rule == "secant"
+        if rows.dim() == 2 and (secant or (self.rule == "auto" and is_piecewise_linear(score.module))):
+            chain = Chain.recognise(score.module, any_activation=secant)
         if chain is not None:
             return secant_slopes(chain, score.contrast, rows, references, self.n_steps)
         if self.rule == "secant":
@@ -153,7 +153,7 @@ class GradientTimesInput:
 
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
-    with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
+    with differentiating(score.module, twice=create_graph):
         points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None

@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcig.core.attribution import Attribution, Score
 from gcig.core.gap import reason_gap, signed_root
+from gcig.core.references import Rows
 from gcig.core.task import Task
 
 N_BLOCKS = 10  # of people and of references, for intervals
@@ -359,3 +360,40 @@ def explain_table(
             )
         )
     return ExplainedTable(tuple(blocks), spread)
+
+
+def explain_rows_apart(
+    network: nn.Module,
+    rows: Rows,
+    task: Task,
+    attribution: Attribution,
+    columns: Tensor,
+    spread: float,
+    *,
+    people: int,
+    references: int,
+    legitimate: Tensor | None = None,
+    seed: int = 0,
+) -> ExplainedTable:
+    """Explain `people` rows per cell relative to `references` others per cell and group."""
+    cells, groups = task.cells(rows.labels).cpu().numpy(), rows.groups.cpu().numpy()
+    keys = hashed_keys(np.arange(len(rows)), seed)
+    chosen, others = choose(cells, groups, keys, people, references)
+
+    def score(labels: Tensor) -> Score:
+        return Score.of(network, task, labels)
+
+    return explain_table(
+        score,
+        attribution,
+        task,
+        (rows.inputs, rows.labels),
+        rows.inputs,
+        chosen,
+        others,
+        spread=max(spread, 1e-12),
+        columns=columns,
+        legitimate=legitimate,
+        weights=(rows.weights, rows.weights),
+        seed=seed,
+    )

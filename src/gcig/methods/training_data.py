@@ -11,10 +11,10 @@ from torch import Tensor
 from gcig._arguments import InputError
 from gcig._arrays import Encoded, Positions
 from gcig.core.columns import AttributeColumns
+from gcig.core.references import Rows
 from gcig.core.task import Task
 from gcig.tables.check import CheckedTable, Groups, check_groups
 from gcig.tables.frames import check_lengths
-from gcig.training.batches import Rows
 
 
 @dataclass(frozen=True)

@@ -157,37 +157,39 @@ class ReasonGap:
 
     def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
         self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
-        self.squares: dict[str, Tensor] = {}  # moving averages (2,) of gap and varying part, by kind
+        # Moving averages (2,) of the squared gap and varying part, and of their squares, by kind.
+        self.squares: dict[str, Tensor] = {}
+        self._fourth: dict[str, Tensor] = {}
         self._batch: MiniBatch | None = None
-        self._gaps: dict[str, tuple[Tensor, Tensor]] = {}
+        self._gaps: dict[str, Tensor] = {}
 
-    def gaps(self, batch: MiniBatch) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return the squared gap and its squared varying part by kind, computed once per mini-batch."""
+    def gaps(self, batch: MiniBatch) -> dict[str, Tensor]:
+        """Return gap and varying part (2,) by kind, computed once per mini-batch.
+
+        They are divided by the root mean square of recent estimates of their squares, so that estimates with
+        much noise have little weight, and the noise of the moment does not bias the gradient.
+        """
         if self._batch is not batch:
             weights = None if batch.weights is None else batch.weights[: batch.n]
             now = batch.task.spread(batch.row_outputs, weights)
             self.own.lerp_(now.detach(), self.memory)
             scale = torch.minimum(self.own + now - now.detach(), self.spread)
-            self._batch, self._gaps = batch, batch.gaps(scale)
-            for kind, pair in self._gaps.items():
-                squares = torch.stack(pair).detach()
-                self.squares.setdefault(kind, squares.clone()).lerp_(squares, self.memory)
+            self._batch, self._gaps = batch, {}
+            for kind, pair in batch.gaps(scale).items():
+                squares = torch.stack(pair)
+                now, fourth = squares.detach(), squares.detach().square()
+                self.squares.setdefault(kind, now.clone()).lerp_(now, self.memory)
+                self._fourth.setdefault(kind, fourth.clone()).lerp_(fourth, self.memory)
+                self._gaps[kind] = smooth_root(squares, self.floor, around=self._fourth[kind].sqrt())
         return self._gaps
-
-    def _sum(self, batch: MiniBatch, part: int) -> Tensor:
-        roots = [
-            smooth_root(pair[part], self.floor, around=self.squares[kind][part])
-            for kind, pair in self.gaps(batch).items()
-        ]
-        return torch.stack(roots).sum()
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the gaps over kinds."""
-        return self._sum(batch, 0)
+        return torch.stack(list(self.gaps(batch).values()))[:, 0].sum()
 
     def standards(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the varying parts over kinds."""
-        return self._sum(batch, 1)
+        return torch.stack(list(self.gaps(batch).values()))[:, 1].sum()
 
 
 class FewColumns:
@@ -195,14 +197,14 @@ class FewColumns:
 
     def __init__(self, limit: float, device: torch.device) -> None:
         self.limit = limit  # of the logarithm
-        self.value = torch.zeros((), device=device)  # in the last mini-batch
+        self.excess = torch.zeros((), device=device)  # over the limit in the last mini-batch
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the shortfall of the explained rows, relative to the first kind of references."""
         first = next(iter(batch.attributions.values()))
-        shortfall = (self.limit - column_entropy(column_shares(first))).clamp_min(0)
-        self.value = shortfall.detach()
-        return shortfall
+        shortfall = self.limit - column_entropy(column_shares(first))
+        self.excess = shortfall.detach()
+        return shortfall.clamp_min(0)
 
 
 class OutcomeGap:
@@ -247,8 +249,9 @@ class Selection:
 class AttributeUse:
     """How much more decisions change with the protected columns than the teacher's; 0 if they do not."""
 
-    def __init__(self, width: float) -> None:
+    def __init__(self, width: float, device: torch.device) -> None:
         self.width = width
+        self.excess = torch.zeros((), device=device)  # over the teacher's in the last mini-batch
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Compare rows with their copies that have exchanged protected columns."""
@@ -258,6 +261,7 @@ class AttributeUse:
             pair = task.soft_decisions(one, self.width) - task.soft_decisions(other, self.width)
             return task.distance_of_rates(pair).mean()
 
-        own = change(batch.outputs[:q], batch.outputs[-q:])
-        teachers = change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
-        return (own - teachers).clamp_min(0)
+        excess = change(batch.outputs[:q], batch.outputs[-q:])
+        excess = excess - change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
+        self.excess = excess.detach()
+        return excess.clamp_min(0)

@@ -30,6 +30,7 @@ MATERIAL, STANDARDS = 0.05, 0.1
 _MARGIN = 0.2  # of a threshold: within it both neighbouring verdicts are right
 _POINTS = 32  # values of each column and group
 _PEOPLE = 600  # in all cells together
+_SPREAD_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,14 @@ class Truth:
     shift: float
     switched: float  # change of the score if the known proxy is exchanged; NaN without one
     declared: bool = False
+    material: float = MATERIAL
 
     @property
     def code(self) -> str:
         """The right verdict."""
         if self.shift > STANDARDS or self.standards > STANDARDS:
             return "different_standards"
-        if self.reach > MATERIAL:
+        if self.reach > self.material:
             return "different_standards" if self.declared else "group_differences"
         return "no_dependence"
 
@@ -59,14 +61,14 @@ class Truth:
     def right(self) -> frozenset[str]:
         """The right verdicts: more than one if a population value is within a fifth of a threshold.
 
-        A dependence below `MATERIAL` may be reported as such if it is more than half of that.
+        A dependence below `material` may be reported as such if it is more than half of that.
         """
         factors = (1 - _MARGIN, 1.0, 1 + _MARGIN)
         codes = {
             replace(self, reach=f * self.reach, standards=f * self.standards, shift=f * self.shift).code
             for f in factors
         }
-        if codes == {"no_dependence"} and self.reach > MATERIAL / 2:
+        if codes == {"no_dependence"} and self.reach > self.material / 2:
             codes.add("different_standards" if self.declared else "group_differences")
         return frozenset(codes)
 
@@ -88,7 +90,7 @@ def known_truth(model: object, rows: KnownTruth, *, seed: int = 0) -> tuple[Trut
     ('different_standards', True)
     """
     adapted = adapt(model, rows.X, task=rows.task if rows.task != "binary" else None)  # type: ignore[arg-type]
-    encoded = np.asarray(adapted.encode(rows.X), dtype=np.float64)
+    encoded = np.asarray(adapted.encode(rows.X, rows.groups), dtype=np.float64)
     labels = np.asarray(rows.y)
     y = torch.from_numpy(labels)
     task: Task = Classes.of(y, n_classes=3) if rows.task == "classes" else task_of(y, rows.task)
@@ -139,8 +141,9 @@ class _Exchange:
     @cached_property
     def spread(self) -> float:
         """The spread of the score over people."""
-        outputs = np.asarray(self.adapted.outputs(self.rows.astype(np.float32)), dtype=np.float64)
-        return float(self.task.spread(torch.from_numpy(outputs.reshape(len(self.rows), -1))))
+        rows = self.rows[:_SPREAD_ROWS].astype(np.float32)
+        outputs = np.asarray(self.adapted.outputs(rows), dtype=np.float64)
+        return float(self.task.spread(torch.from_numpy(outputs.reshape(len(rows), -1))))
 
     def people(self) -> list[tuple[float, NDArray[np.int64], NDArray[np.int64]]]:
         """Return for each cell its share, all its rows, and the people who are looked at."""
