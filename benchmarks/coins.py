@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
 
 from benchmarks import trials
 from benchmarks.aims import Aim
@@ -26,7 +27,6 @@ from gcig.core.gcig import column_matrix
 from gcig.core.references import Rows
 from gcig.core.task import task_of
 from gcig.methods.fairx.check import check_network
-from gcig.metrics.utility import roc_auc
 
 N_ROWS, N_OTHERS = 3000, 10_000  # of a sample; on which AUC is measured, at most
 SOURCES = ("adult", "bank", "compas")
@@ -106,8 +106,8 @@ def sample(number: int, draws: int) -> dict[str, Any]:
     return {
         "repaired": bool(model.repaired_),
         "budget_used": float(model.budget_used_),
-        "auc": float(roc_auc(table.y[others], score)),
-        "auc_plain": float(roc_auc(table.y[others], score_plain)),
+        "auc": float(roc_auc_score(table.y[others], score)),
+        "auc_plain": float(roc_auc_score(table.y[others], score_plain)),
         "reasons": [bool(each.reasons.found) for each in checks],
         "outcomes": [bool(each.outcomes.found) for each in checks],
     }

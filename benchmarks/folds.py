@@ -16,10 +16,9 @@ from sklearn.metrics import f1_score
 import gcig
 from benchmarks.explainers import panel
 from benchmarks.tables import TABLES, Table
-from gcig.metrics.utility import MAIN
 
 SEED, N_FOLDS = 3, 5
-UTILITY = MAIN  # by task: the measure in which a budget's cost is said
+UTILITY = {"binary": "auc", "classes": "accuracy", "number": "r2"}  # what a budget costs is said in it
 _GAPS = ("reason_gap", "reason_gap_common", "reason_gap_varying")
 _MEANS = tuple(name.replace("gap", "gap_means") for name in _GAPS)
 _TRUST = ("effective_columns", "reference_offset", "faithfulness", "attribute_effect", "reason_size")
@@ -109,7 +108,7 @@ def figures(
             "score_spread",
             *_TRUST,
             "outcome_gap",
-            MAIN[table.task],
+            UTILITY[table.task],
         ]
         measured = gcig.evaluate(
             model, **people, reference=tuple(table.rows(train).values()), measures=measures, n_bootstrap=0
@@ -118,7 +117,7 @@ def figures(
     spread = measured["score_spread"]
     scale = spread / min(spread, spread if unit is None else unit)
     found = {
-        name: float(measured[name]) for name in ("score_spread", "outcome_gap", *_TRUST, MAIN[table.task])
+        name: float(measured[name]) for name in ("score_spread", "outcome_gap", *_TRUST, UTILITY[table.task])
     }
     for name, of in (("members", _GAPS), ("means", _MEANS)):
         for part, figure in zip(("gap", "common", "varying"), of, strict=True):

@@ -163,7 +163,7 @@ def add_tables(parser: argparse.ArgumentParser, default: Iterable[str]) -> None:
         default=list(default),
         choices=[*FAMILIES, *TABLES],
         metavar="TABLE",
-        help=f"tables or families: {', '.join([*FAMILIES, *TABLES])}",
+        help=f"tables or families: {', '.join([*FAMILIES, *TABLES])}".replace("%", "%%"),
     )
 
 

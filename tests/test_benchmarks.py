@@ -1,6 +1,7 @@
 """The instruments of the benchmarks: explainers of their own, trials that go on, aims."""
 
 import argparse
+import importlib
 import math
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,13 @@ from gcig.core.attribution import Score
 from gcig.methods.fairx import student
 from gcig.methods.fairx.tuning import TUNING
 
+ROOT = Path(__file__).parents[1]
 BLOCKS = torch.tensor([0, 0, 1, 2])
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    importlib.import_module(f"benchmarks.{name}")
 
 
 def linear() -> Score:

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 import gcig
+from gcig.core.explained import REACH, Block, ExplainedTable, choose, jackknife_variance
+from gcig.core.gap import signed_root, spread
 from gcig.validity import KnownTruth, generate
 from validation.detectors import fit
 
 # A generator with a gap, a varying part and, for the figures that no fault touches, the shifted columns.
 _GENERATOR, _STRENGTH, _TRAINED = "two_weights", 0.5, 3000
 _TRUTH_ROWS, _TRUTH_SAMPLES = 30_000, 30
+_SHARPNESS = 1.5  # of labels of two classes
 MEASURES = [
     *("reason_gap", "reason_gap_common", "reason_gap_varying", "attribute_shift"),
     *("gcig", "gcig_members", "mean_attribution_gap", "reason_size", "effective_columns"),
@@ -28,6 +32,12 @@ SQUARED = {"reason_gap", "reason_gap_common", "reason_gap_varying"}
 
 def grid(*, full: bool) -> Iterator[dict[str, Any]]:
     """Return the trials: samples of every case in turn, so that a part of them says something about all."""
+    for groups, sample in itertools.product((2, 8), range(-_TRUTH_SAMPLES, 0)):
+        yield {"model": "formula", "groups": groups, "n": _TRUTH_ROWS, "sample": sample}
+    for sample, groups, n in itertools.product(
+        range(1000 if full else 200), (2, 8), (300, 1000, 3000, 10_000)
+    ):
+        yield {"model": "formula", "groups": groups, "n": n, "sample": sample}
     models = ("linear", "network", "trees")
     sizes = (300, 1000, 3000, 10_000) if full else (1000, 3000)
     for model, groups in itertools.product(models, (2, 8)):
@@ -52,8 +62,54 @@ def _rows(groups: int, n: int, seed: int) -> KnownTruth:
     )
 
 
+def explain_formula(rows: KnownTruth) -> tuple[ExplainedTable, torch.Tensor]:
+    """Return the table of attributions of the formula, and the references' groups, without quadrature.
+
+    A product c u v is divided into c (u - u') (v + v') / 2 for u, and the same with u and v exchanged for v.
+    """
+    x = torch.tensor(rows.X.to_numpy()).double()
+    side = 0.6 * _STRENGTH
+    weights = _SHARPNESS * torch.tensor([1.0, 1.0, 0.7, 0.5, -0.5, 0.0], dtype=torch.double)
+    products = ((0, _SHARPNESS * side), (1, -_SHARPNESS * side))  # of these columns with the last one
+    scores = x @ weights + sum(c * x[:, j] * x[:, 5] for j, c in products)
+    unit, codes = float(spread(scores)), np.unique(rows.groups, return_inverse=True)[1]
+    people, references = choose(rows.y, codes, np.arange(len(x), dtype=np.uint64), 100, 1600)
+    blocks = []
+    for own, others in zip(people, references, strict=True):
+        to, start = x[torch.from_numpy(own)], x[torch.from_numpy(others)].unsqueeze(1)
+        a = weights * (to - start)
+        for j, c in products:
+            a[..., j] += c * (to - start)[..., j] * (to + start)[..., 5] / 2
+            a[..., 5] += c * (to - start)[..., 5] * (to + start)[..., j] / 2
+        ones = torch.ones(len(others), dtype=a.dtype), torch.ones(len(own), dtype=a.dtype)
+        places = torch.from_numpy(others), torch.from_numpy(own)
+        blocks.append(Block(float((rows.y == len(blocks)).mean()), a / unit, *places, *ones))
+    return ExplainedTable(tuple(blocks), unit), torch.from_numpy(codes)
+
+
+def measure_formula(rows: KnownTruth, groups: int, *, intervals: bool) -> dict[str, Any]:
+    """Return the reason gap and its parts with intervals, without the permutations that p needs."""
+    table, codes = explain_formula(rows)
+    table = table.compared(codes, groups)
+    if not table.blocks:
+        return {"figures": {}, "coins": {}}
+    gap, varying = table.squares(codes, groups)
+    squares = torch.stack([gap, gap - varying, varying])
+    reach = (
+        REACH * jackknife_variance(table.replicates(codes, groups)).sqrt()
+        if intervals
+        else squares * math.nan
+    )
+    ends = (signed_root(each).tolist() for each in (squares, squares - reach, squares + reach))
+    figures = {name: [*each, math.nan] for name, *each in zip(sorted(SQUARED), *ends, strict=True)}
+    return {"figures": figures, "coins": {}}
+
+
 def measure(model: str, groups: int, n: int, sample: int) -> dict[str, Any]:
     """Return the figures of one sample as [value, low, high, p]."""
+    if model == "formula":
+        seed = 1_000 + sample if sample >= 0 else 50_000 - sample
+        return measure_formula(_rows(groups, n, seed), groups, intervals=sample >= 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = _rows(groups, n, 1_000 + sample if sample >= 0 else 50_000 - sample)
@@ -96,7 +152,8 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
     lines = []
     for (model, groups, n), found in sorted(samples.items()):
         for name in MEASURES:
-            known = [each["figures"][name] for each in found if not math.isnan(each["figures"][name][1])]
+            measured = [each["figures"][name] for each in found if name in each["figures"]]
+            known = [each for each in measured if not math.isnan(each[1])]
             if not known or name not in truths[model, groups]:
                 continue
             truth = float(np.mean(truths[model, groups][name]))

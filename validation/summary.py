@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from gcig.auditing.verdict import judge
 from gcig.records import Evaluation
 from gcig.records.evaluation import Figure
+from gcig.records.verdict import VERDICTS
 from gcig.validity import GENERATORS, Truth
 from validation import coverage, methods, store
 
@@ -224,6 +225,36 @@ def picture(rows: Rows, path: Path, least: int = 3000) -> None:
     plt.close(figure)
 
 
+def generators() -> pd.DataFrame:
+    """Return formula, causal picture and expected verdicts of every generator."""
+    lines = [
+        {
+            "half": each.half,
+            "generator": each.name,
+            "what it is": each.title,
+            "score": each.formula,
+            "causes": each.picture,
+            "says": each.says,
+            "with a declaration": each.says_declared,
+        }
+        for each in GENERATORS.values()
+    ]
+    return pd.DataFrame(lines)
+
+
+def stability(rows: Rows) -> pd.DataFrame:
+    """Return how often twenty seeds give each verdict on the same model and rows."""
+    lines = []
+    for each in rows:
+        codes = Counter(each["codes"])
+        lines.append(
+            {name: each["trial"][name] for name in ("generator", "model", "n")}
+            | {code: codes[code] for code in VERDICTS}
+            | {"contradict": len(set(codes) - {"uncertain", "undefined"}) > 1}
+        )
+    return pd.DataFrame(lines)
+
+
 def write(folder: Path, pictures: Path) -> None:
     """Write all tables as CSV, and the picture."""
     rows = [row for half in ("design", "end") for row in store.read(folder / f"detectors-{half}.jsonl")]
@@ -232,8 +263,11 @@ def write(folder: Path, pictures: Path) -> None:
         "verdicts": verdicts(rows),
         "mistakes": mistakes(rows),
         "detectors": found,
-        "generators": by_generator(rows, found),
+        "flags": by_generator(rows, found),
+        "generators": generators(),
     }
+    if more := store.read(folder / "stability.jsonl"):
+        tables["stability"] = stability(more)
     if more := store.read(folder / "power.jsonl"):
         tables["power"] = power(more)
     if more := store.read(folder / "coverage.jsonl"):

@@ -202,7 +202,9 @@ def is_flag(value: Any) -> bool:
 
 
 def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) or (isinstance(value, Real) and hasattr(value, "dtype"))
 
 
 def _fits(value: Any) -> bool:

@@ -75,10 +75,7 @@ class TableEncoding:
 
 def _learn_column(parts: Sequence["pd.Series[Any]"], categorical: bool) -> Column:
     missing = any(bool(part.isna().any()) for part in parts)
-    dates, numeric = (
-        all(map(is_date_column, parts)),
-        all(pt.is_numeric_dtype(part.dtype) for part in parts),
-    )
+    dates, numeric = (all(map(is_date_column, parts)), all(pt.is_numeric_dtype(part.dtype) for part in parts))
     if dates or (numeric and not categorical):
         flags = all(pt.is_bool_dtype(part.dtype) for part in parts)
         kind = "date" if dates else "boolean" if flags else "number"

@@ -25,13 +25,11 @@ from gcig.methods.training_data import TrainingData, split_rows
 from gcig.metrics.trust import sketch_rows
 from gcig.metrics.utility import best_f1_threshold
 from gcig.models.mlp import with_affine
-from gcig.tables.check import (
-    CheckedTable,
-    check_table,
-)
+from gcig.tables.check import CheckedTable, check_table
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
+from gcig.tables.splitting import hold_out_rows
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
@@ -51,7 +49,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
     ----------
     module_ : torch.nn.Module
         The network, (n, p) -> (n,) logits of two classes or predictions, or (n, K) logits of K classes.
-    encoder_ : TableEncoder or PassThrough
+    encoder_ : TableEncoder
         Maps a table to the p columns that the network sees.
     task_ : Task
         The kind of label, with the frequencies of classes or the bins of a number.
@@ -164,18 +162,15 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
     ) -> DivergenceError | None:
         """Fit, and return the error of a training that diverged after a usable epoch."""
         network = copy_to_continue(self, table.labels.classes) if self.warm_start else None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        held_out = hold_out_rows(table, self.validation_fraction if self.holds_out else None, seed)
         if network is None:
             _forget_fit(self)
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
-        encoded = self._encode_training(table)
-        seed, device = (
-            int(check_random_state(self.random_state).randint(2**31 - 1)),
-            resolve_device(self.device),
-        )
-        labels = self._learn_labels(table)
-        fraction = self.validation_fraction if self.holds_out else None
-        rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
+        encoded, labels = self._encode_training(table), self._learn_labels(table)
+        device = resolve_device(self.device)
+        rows, training, validation = split_rows(table, encoded, labels, device, held_out)
         self.task_ = self._make_task(rows.labels, rows.weights, len(table.labels.classes))
         n_groups = len(table.groups.names)
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
@@ -201,12 +196,12 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
             training,
             validation,
             n_groups,
-            table.frame.iloc[kept],
+            table.frame.iloc[np.setdiff1d(np.arange(len(rows)), held_out)],
             self.task_,
             origin,
             blocks,
             tuple(protected),
-            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
+            None if validation is None else table.frame.iloc[held_out],
         )
         return self._train(train, network, data, seed)
 
@@ -255,7 +250,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
 
     # Steps of `fit` that a subclass may replace.
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         if isinstance(self.preprocessing, TableEncoder):
             encoder: TableEncoder = clone(self.preprocessing)
             return encoder

@@ -108,11 +108,7 @@ TASKS = ("binary", "classes", "number")
 
 
 def _own(
-    key: str,
-    label: str,
-    location: str,
-    tasks: tuple[str, ...],
-    *search_spaces: Mapping[str, tuple[Any, ...]],
+    key: str, label: str, location: str, tasks: tuple[str, ...], *search_spaces: Mapping[str, tuple[Any, ...]]
 ) -> Method:
     """Return the entry of a method of this package, whose classes end in Classifier and Regressor."""
     kinds = {task: "Regressor" if task == "number" else "Classifier" for task in tasks}

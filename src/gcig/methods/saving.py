@@ -30,10 +30,7 @@ from gcig.tables.passthrough import PassThrough
 _KIND = "gcig-model"
 _MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
 _NETWORK = "network."  # prefix of the network's tensors
-_ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
-    "TableEncoder": TableEncoder,
-    "PassThrough": PassThrough,
-}
+_ENCODERS = {each.__name__: each for each in (TableEncoder, PassThrough)}
 
 
 def encode(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
@@ -191,10 +188,7 @@ def _listed(cls: type, attribute: str) -> list[Any]:
 
 
 def _from_document(
-    cls: type[Any],
-    document: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    module: nn.Module | None,
+    cls: type[Any], document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
 ) -> Any:
     """Return the model that a document describes; a `ValueError` if its parts do not fit together."""
     records = _listed(cls, "fitted_records")

@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from gcig._arguments import InputError, warn_input
-from gcig._arrays import Encoded
+from gcig._arguments import InputError
+from gcig._arrays import Encoded, Positions
 from gcig.core.columns import AttributeColumns
 from gcig.core.references import Rows
 from gcig.core.task import Task
 from gcig.tables.check import CheckedTable, Groups, check_groups
 from gcig.tables.frames import check_lengths
-from gcig.tables.splitting import hold_out
-
-_STRATA = 5  # quantile bins of a number, by which rows are held out
 
 
 @dataclass(frozen=True)
@@ -73,42 +69,19 @@ class TrainingData:
 
 
 def split_rows(
-    table: CheckedTable,
-    encoded: Encoded,
-    labels: Tensor,
-    device: torch.device,
-    validation_fraction: float | None,
-    seed: int,
-) -> tuple[Rows, Rows, Rows | None, NDArray[np.int64]]:
-    """Move encoded rows to a device and hold out a part of them, stratified by label and group.
-
-    Return all rows, training rows, held-out rows or None, and the positions of the training rows.
-    """
+    table: CheckedTable, encoded: Encoded, labels: Tensor, device: torch.device, held_out: Positions
+) -> tuple[Rows, Rows, Rows | None]:
+    """Move encoded rows to a device; return all of them, those for training, and those held out, if any."""
     mass = None
     if table.weights is not None:
         mass = torch.from_numpy((table.weights / table.weights.mean()).astype(np.float32)).to(device)
     groups = torch.from_numpy(table.groups.codes).to(device)
     rows = Rows(torch.from_numpy(encoded).to(device), labels.to(device), groups, mass)
-    everything = np.arange(len(rows))
-    if validation_fraction is None:
-        return rows, rows, None, everything
-    strata = table.labels.codes
-    if not table.labels.classes:
-        edges = np.quantile(strata, np.linspace(0, 1, _STRATA + 1)[1:-1])
-        strata = np.searchsorted(edges, strata)
-    kept, held_out = hold_out(
-        strata, table.groups.codes, fraction=validation_fraction, random_state=seed, strict=False
-    )
-    enough = len(held_out) and (not table.labels.classes or len(np.unique(strata[held_out])) > 1)
-    if not enough:
-        warn_input(
-            f"{len(rows)} rows are too few to hold out rows of every label "
-            f"(validation_fraction={validation_fraction}): the network is trained on all rows to the last "
-            "epoch, and is not validated. Provide more rows or a larger validation_fraction."
-        )
-        return rows, rows, None, everything
-    parts = [rows[torch.from_numpy(part).to(device)] for part in (kept, held_out)]
-    return rows, parts[0], parts[1], kept
+    if not len(held_out):
+        return rows, rows, None
+    mask = torch.zeros(len(rows), dtype=torch.bool, device=device)
+    mask[torch.from_numpy(held_out).to(device)] = True
+    return rows, rows[~mask], rows[mask]
 
 
 def resample(rows: Rows) -> Rows:

@@ -104,7 +104,7 @@ def check_table(
         labels = replace(labels, codes=labels.codes[counted])
         groups = replace(groups, codes=groups.codes[counted])
     if labels.classes:
-        check_cells(labels, groups)
+        check_cells(labels, groups, minimum=0)
     warn_if_sensitive_in(frame, groups)
     if labels.classes and class_weight is not None:
         counts = np.bincount(labels.codes, weights=weights, minlength=len(labels.classes))
@@ -345,7 +345,7 @@ def count_cells(labels: Labels, groups: Groups) -> NDArray[np.int64]:
     return counts.reshape(n_classes, n_groups).astype(np.int64)
 
 
-def check_cells(labels: Labels, groups: Groups, *, minimum: int = 0) -> NDArray[np.int64]:
+def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
     """Count the rows per (label, group) cell, shape (classes, groups); fewer than ``minimum`` is an error.
 
     Empty cells and cells of one row trigger warnings: the mean of such a cell *is* that person's record.

@@ -259,11 +259,7 @@ def csv_tables(
 
 @contextmanager
 def _open_csv(
-    path: Path,
-    encoding: str,
-    separator: str,
-    note: Callable[[Any], str],
-    header: Sequence[str] = (),
+    path: Path, encoding: str, separator: str, note: Callable[[Any], str], header: Sequence[str] = ()
 ) -> Iterator[tuple[Any, _Utf8]]:
     try:
         with _Utf8(path, encoding) as text:

@@ -131,7 +131,7 @@ def train_student(
     objective, limits = _objective(teacher, setting, aims, batches, prediction)
     objective = setting.customise(objective)
     network = deepcopy(teacher if start is None else start).train()
-    loop = student_loop(setting.loop, tuning)
+    loop = student_loop(setting.loop, len(rows), tuning)
     count = 0
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW(
@@ -166,15 +166,16 @@ def train_student(
     return Student(network, outcome, float(prediction.moved), weights)
 
 
-def student_loop(loop: Loop, tuning: Tuning) -> Loop:
-    """Return how long a student trains: as many steps on small tables as on large ones."""
+def student_loop(loop: Loop, n_rows: int, tuning: Tuning) -> Loop:
+    """Return how long a student trains: as many steps on any table, unless the rows are few."""
     epochs = min(loop.max_epochs, _EPOCHS)
+    steps = min(tuning.steps, tuning.passes * n_rows / tuning.batch_size)
     return replace(
         loop,
         max_epochs=epochs,
         batch_size=tuning.batch_size,
         patience=None,
-        steps_per_epoch=max(1, tuning.steps // _EPOCHS),
+        steps_per_epoch=max(1, round(steps / _EPOCHS)),
     )
 
 

@@ -8,7 +8,8 @@ class Tuning:
     """Constants of the student's training; every other number is a parameter of the estimators."""
 
     learning_rate: float = 4e-3
-    steps: int = 1500  # with max_epochs=40, in proportion
+    steps: int = 1500  # with max_epochs=40, in proportion ...
+    passes: float = 250.0  # ... but at most so many over the training rows: few rows are learned by heart
     batch_size: int = 256
     explained: int = 8  # rows of a mini-batch that are explained ...
     members: int = 32  # ... relative to so many members of each group: few people, many references
