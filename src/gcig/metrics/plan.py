@@ -32,6 +32,7 @@ from gcig.core.definition import Definition
 from gcig.core.explained import choose
 from gcig.core.gcig import disparity
 from gcig.core.modules import Score as OutputScore
+from gcig.core.modules import evaluating
 from gcig.core.references import Means, ReferenceRows, legitimate_columns
 from gcig.core.shapley import Shapley
 from gcig.core.task import Binary, Task
@@ -58,7 +59,9 @@ SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread o
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none
 _LEAST_PEOPLE = 20  # per cell
 _REFERENCES = 1600  # per cell and group
+_AFFORDED_REFERENCES = 200  # per cell and group, before a large network is explained for more people
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
+_MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
 _TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
@@ -148,14 +151,33 @@ class Plan:
     def n_people(self) -> int:
         """People per cell that are explained relative to members."""
         gradients = isinstance(self.adapted, DifferentiableModel)
-        return max(_LEAST_PEOPLE, _PEOPLE[gradients] // self.task.n_cells)
+        affordable = _MOST_OPERATIONS // max(1, self.operations * self.n_groups * _AFFORDED_REFERENCES)
+        return max(_LEAST_PEOPLE, min(_PEOPLE[gradients], affordable) // self.task.n_cells)
 
     @property
     def n_references(self) -> int:
         """References per cell and group."""
-        people = self.n_people * self.task.n_cells
-        affordable = _MOST_NUMBERS // max(1, people * self.n_groups * len(self.columns.names))
+        pairs = self.n_people * self.task.n_cells * self.n_groups
+        affordable = min(
+            _MOST_NUMBERS // max(1, pairs * len(self.columns.names)),
+            _MOST_OPERATIONS // max(1, pairs * self.operations),
+        )
         return int(np.clip(affordable, 100, _REFERENCES))
+
+    @cached_property
+    def operations(self) -> int:
+        """The multiplications and additions of one row in the network, which limit how much is explained."""
+        if self.means is None:
+            return 0
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import
+
+        row = torch.zeros_like(self.means.means[0, :1])
+        try:
+            with torch.no_grad(), evaluating(self.module), FlopCounterMode(display=False) as counter:
+                self.module(row)
+        except Exception:  # the modes of other programs cannot be combined with this one
+            return 0
+        return int(counter.get_total_flops())
 
     @cached_property
     def fingerprint(self) -> str:
