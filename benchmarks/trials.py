@@ -6,6 +6,7 @@ otherwise the trial runs again.
 
 import argparse
 import hashlib
+import importlib
 import inspect
 import json
 import os
@@ -43,7 +44,11 @@ def run_trials(
 
     A trial that fails does not stop the others; an error that names all failures follows at the end.
     """
-    folder = arguments.out / call.__module__.removeprefix("benchmarks.")
+    module = Path(inspect.getfile(call)).stem
+    if call.__module__ == "__main__":
+        # Worker processes would get a copy of this module, and with it copies of what it shares with gcig.
+        call = getattr(importlib.import_module(f"benchmarks.{module}"), call.__name__)
+    folder = arguments.out / module
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{_file_name(name, trial)}.json" for name, trial in trials.items()}
     sources = source_hash(call)  # before anything runs: sources may be edited meanwhile

@@ -90,8 +90,8 @@ def main() -> None:
     changes = list(list_changes(arguments.constants, arguments.how))
     path, arguments.json = arguments.json, None  # written below, with the summary
     tables, cells = named(arguments.tables), range(arguments.folds)
-    # With a single seed there would be no noise to compare with.
-    seeds = {change.name: max(arguments.seeds, 1 if change.constants else 2) for change in changes}
+    # Every change is compared with the defaults, so these have twice as many seeds.
+    seeds = {change.name: arguments.seeds * (1 if change.constants else 2) for change in changes}
     keys = [
         (change, table, fold, SEED + seed)
         for table in tables
@@ -118,8 +118,9 @@ def main() -> None:
         for (change, table, fold, seed), result in zip(keys, found.values(), strict=True)
     }
     summary = [compare(change, changes, tables, runs) for change in changes if change.constants]
-    for each in summary:
-        print(describe(each), flush=True)
+    reach = "  ".join(f"{name} {shown(name, each)}" for name, each in summary[0]["reach"].items())
+    print(f"beyond the noise, on average over tables, would be\n    {reach}")
+    print(*map(describe, summary), sep="\n", flush=True)
     if path is not None:
         Path(path).write_text(json.dumps({"summary": summary, "trials": found}, indent=1) + "\n", "utf-8")
 
@@ -212,6 +213,7 @@ def compare(
     comparisons = len(LOGARITHMS + DIFFERENCES) * (len(tables) + (len(tables) > 1))
     effects: dict[str, dict[str, float]] = {}
     beyond: dict[str, list[str]] = {"worse": [], "better": []}
+    of_noise: dict[str, float] = {}
     for figure in LOGARITHMS + DIFFERENCES:
         effect, error, freedom = {}, {}, 0
         for table in tables:
@@ -232,6 +234,7 @@ def compare(
         of_average = math.sqrt(sum(error[table] ** 2 for table in known)) / max(1, len(known))
         reach = float(student_t.ppf(1 - _CHANCE / 2 / comparisons, max(1, freedom)))
         effects[figure] = {"all": average, **effect}
+        of_noise[figure] = reach * of_average
         compared = [("all", average, of_average)] if len(tables) > 1 else []
         compared += [(table, effect[table], error[table]) for table in known]
         for where, size, its_error in compared:
@@ -239,7 +242,7 @@ def compare(
             if abs(size) > max(least, reach * its_error):
                 side = "better" if (size > 0) == (figure in HIGHER_IS_BETTER) else "worse"
                 beyond[side].append(f"{figure} {shown(figure, size)} ({where})")
-    return {"change": change.name, "effects": effects, **beyond}
+    return {"change": change.name, "effects": effects, "reach": of_noise, **beyond}
 
 
 def noise_of(figure: str, table: str, runs: dict[Any, dict[str, float]]) -> tuple[float, int]:
