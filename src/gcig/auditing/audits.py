@@ -25,7 +25,7 @@ from gcig.auditing.parts import (
 )
 from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
-from gcig.auditing.verdict import MATERIAL, judge
+from gcig.auditing.verdict import judge
 from gcig.core.modules import Score
 from gcig.metrics.checked import MeasureOptions, Reference
 from gcig.metrics.evaluation import measure_once
@@ -33,6 +33,7 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.records.verdict import MATERIAL
 from gcig.tables.frames import check_lengths, level_name
 from gcig.tables.names import as_spelled
 from gcig.tables.read import open_table

@@ -20,10 +20,8 @@ from typing import Any
 from gcig.records import Evaluation
 from gcig.records.base import UNDEFINED, Interval
 from gcig.records.trust import LARGE_OFFSET, LOW_FAITHFULNESS
-from gcig.records.verdict import Verdict
+from gcig.records.verdict import MATERIAL, STANDARDS, Verdict
 
-MATERIAL = 0.05  # units of the spread of the score: the smallest reason gap that matters
-STANDARDS = 0.1  # the same unit: a varying part, or attribute shift, above it is a different standard
 # Level of the exact test of the reason gap. On the half for design the test alone finds more at 300 rows than
 # a lower limit above 0, which is cautious close to 0. A different standard needs both.
 _CHANCE = 0.01

@@ -11,6 +11,7 @@ import click
 from gcig.cli import options as opt
 from gcig.cli.frame import ExitCode, check_writable, echo, say, wrap_for_terminal
 from gcig.cli.limits import LimitedCommand, given_limits
+from gcig.records.verdict import MATERIAL
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -61,6 +62,13 @@ if TYPE_CHECKING:
     metavar="COLUMN",
     multiple=True,
     help="A column whose differences between groups never count; may be repeated.",
+)
+@opt.option(
+    "--material",
+    "GAP",
+    "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
+    default=MATERIAL,
+    type=opt.FloatRange(min=0, min_open=True),
 )
 @opt.flag("--robustness", "Measure the reason gap by other attributions and references as well.")
 @opt.option("--other", "MODEL", "A second model: the paired differences are reported.", type=opt.PATH)

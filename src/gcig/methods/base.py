@@ -49,7 +49,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
     ----------
     module_ : torch.nn.Module
         The network, (n, p) -> (n,) logits of two classes or predictions, or (n, K) logits of K classes.
-    encoder_ : TableEncoder or PassThrough
+    encoder_ : TableEncoder
         Maps a table to the p columns that the network sees.
     task_ : Task
         The kind of label, with the frequencies of classes or the bins of a number.
@@ -250,7 +250,7 @@ class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
 
     # Steps of `fit` that a subclass may replace.
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         if isinstance(self.preprocessing, TableEncoder):
             encoder: TableEncoder = clone(self.preprocessing)
             return encoder

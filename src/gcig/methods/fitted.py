@@ -23,7 +23,6 @@ from gcig.methods.saving import portable_state, restore_state, save_model
 from gcig.tables.check import Labels, check_features, check_labels, check_numbers, match_columns
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
-from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 
 
@@ -36,7 +35,7 @@ class FittedNetwork(BaseEstimator):
 
     # Annotations in the estimators would declare parameters.
     module_: nn.Module
-    encoder_: TableEncoder | PassThrough
+    encoder_: TableEncoder
     task_: Task
     groups_: tuple[str, ...]
     baselines_: Encoded

@@ -145,13 +145,12 @@ def _checked_opset(opset: int | None) -> int:
     return opset
 
 
-def table_inputs(encoder: TableEncoder | PassThrough, *, named: bool) -> list[ValueInfoProto]:
+def table_inputs(encoder: TableEncoder, *, named: bool) -> list[ValueInfoProto]:
     """Return one input (rows, 1) per column: doubles for numbers and booleans, text for categories.
 
     Unnamed columns of numbers are one input ``X`` (rows, columns), since they were one array in training.
     """
-    kinds = encoder.kinds_ if isinstance(encoder, TableEncoder) else ("number",) * encoder.n_features_out_
-    categories = [kind == "category" for kind in kinds]
+    categories = [kind == "category" for kind in encoder.kinds_]
     if not named and not any(categories):
         return [helper.make_tensor_value_info("X", TensorProto.DOUBLE, [ROWS, len(categories)])]
     return [
@@ -160,7 +159,7 @@ def table_inputs(encoder: TableEncoder | PassThrough, *, named: bool) -> list[Va
     ]
 
 
-def encode_rows(graph: GraphBuilder, encoder: TableEncoder | PassThrough, inputs: Sequence[str]) -> str:
+def encode_rows(graph: GraphBuilder, encoder: TableEncoder, inputs: Sequence[str]) -> str:
     """Apply an encoder to the named inputs, as `encoder.encode` does; the result is float (rows, p)."""
     if isinstance(encoder, PassThrough):
         return graph.as_float(graph.join(inputs, "numbers"), "encoded")

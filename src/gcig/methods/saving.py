@@ -30,10 +30,7 @@ from gcig.tables.passthrough import PassThrough
 _KIND = "gcig-model"
 _MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
 _NETWORK = "network."  # prefix of the network's tensors
-_ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
-    "TableEncoder": TableEncoder,
-    "PassThrough": PassThrough,
-}
+_ENCODERS = {each.__name__: each for each in (TableEncoder, PassThrough)}
 
 
 def encode(value: Any, tensors: dict[str, Tensor], path: str) -> Any:

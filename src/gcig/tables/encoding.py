@@ -123,8 +123,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> NDArray[np.float32]:
         """Encode ``X``, whose columns may be in a different order than in training, always as an array."""
-        if not hasattr(self, "columns_"):
-            raise RuntimeError("This TableEncoder is not fitted yet: call fit first.")
+        self._check_fitted()
         frame = match_columns(check_features(X), self.feature_names_in_)
         out = np.zeros((len(frame), self.n_features_out_), dtype=np.float32)
         unseen: dict[str, dict[str, int]] = {}
@@ -179,6 +178,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.max_levels is not None:
             at_least_two = partial(is_count, least=2)
             check_argument("max_levels", self.max_levels, "an integer of at least 2", at_least_two)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "columns_"):
+            raise RuntimeError(f"This {type(self).__name__} is not fitted yet: call fit first.")
 
     def _set_columns(self, columns: Mapping[str, Column]) -> None:
         names = [column.names(name) for name, column in columns.items()]

@@ -41,7 +41,6 @@ from gcig.metrics.utility import best_f1_threshold, has_collapsed
 from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
-from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.objective import Objective
@@ -292,11 +291,11 @@ class FairX(Parametrised, _Fitted):
         bounds = {"max_gap": self.max_gap, "max_reason_gap": self.max_reason_gap}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         """Return the encoder; a given teacher needs bins, so that thresholds can be learned."""
         if self.preprocessing == "table" and self.teacher is not None:
             return TableEncoder(n_bins=BINS)
-        encoder: TableEncoder | PassThrough = super()._make_encoder()
+        encoder: TableEncoder = super()._make_encoder()
         return encoder
 
     def _keep_plain_network(self, network: nn.Module) -> None:
@@ -375,7 +374,8 @@ class Fit:
             columns=columns,
             protected=torch.cat(protected) if protected else None,
             loop=loop,
-            learning_rate=model.resolve_learning_rate(loop.batch_size),
+            learning_rate=model.learning_rate,
+            batch_size=model.batch_size,
             weight_decay=model.weight_decay,
             progress=bool(model.verbose),
             customise=model.build_objective,
@@ -552,38 +552,25 @@ def legitimate_columns(model: Any, data: TrainingData) -> Tensor | None:
 
 def teacher_targets(model: Any, data: TrainingData) -> Tensor:
     """Return the predictions of the given teacher for the training rows, (n, K)."""
-    named = hasattr(model, "feature_names_in_")
-    table = data.table if named else data.table.to_numpy()
-    teacher, key = model.teacher, data.task.key
-    if key == "number":
-        predicted = np.asarray(teacher.predict(table) if hasattr(teacher, "predict") else teacher(table))
-        values = (predicted.reshape(-1, 1) - model.label_mean_) / model.label_scale_
-        return torch.from_numpy(values).float().to(data.training.inputs.device)
-    classes = getattr(teacher, "classes_", None)
-    if classes is not None and not np.array_equal(np.asarray(classes), model.classes_):
+    table = data.table if hasattr(model, "feature_names_in_") else data.table.to_numpy()
+    key: Any = data.task.key
+    adapted, number = adapt(model.teacher, table, task=key), key == "number"
+    if not (number or adapted.probabilistic):
         raise InputError(
-            f"was trained on the classes {tuple(classes)}, but y has {tuple(model.classes_)}. Train it on "
-            "the same labels.",
-            argument="teacher",
-        )
-    if key == "classes":
-        if not hasattr(teacher, "predict_proba"):
-            raise InputError(
-                f"is a {type(teacher).__name__}, which gives no probabilities for several classes. Pass a "
-                "model with predict_proba.",
-                argument="teacher",
-            )
-        probabilities = np.asarray(teacher.predict_proba(table), dtype=np.float32)
-        return torch.from_numpy(probabilities).to(data.training.inputs.device)
-    adapted = adapt(teacher, table)
-    if not adapted.probabilistic:
-        raise InputError(
-            f"is a {type(teacher).__name__}, which gives no probabilities for the network to learn. "
+            f"is a {type(model.teacher).__name__}, which gives no probabilities for the network to learn. "
             "Calibrate it first, for example with sklearn.calibration.CalibratedClassifierCV.",
             argument="teacher",
         )
-    scores = np.asarray(adapted.scores(table), dtype=np.float32).reshape(-1, 1)
-    return torch.from_numpy(scores).to(data.training.inputs.device)
+    if not number and adapted.classes is not None and not np.array_equal(adapted.classes, model.classes_):
+        raise InputError(
+            f"was trained on the classes {tuple(adapted.classes)}, but y has {tuple(model.classes_)}. Train "
+            "it on the same labels.",
+            argument="teacher",
+        )
+    scores = np.asarray(adapted.scores(table), dtype=np.float64).reshape(len(table), -1)
+    if number:
+        scores = (scores - model.label_mean_) / model.label_scale_
+    return torch.from_numpy(scores).float().to(data.training.inputs.device)
 
 
 class FairXClassifier(FairX, NetworkClassifier):

@@ -19,7 +19,7 @@ class Tuning:
     width: float = 0.2  # of smooth decisions, in logits
     smoothness: float = 0.05  # differences of rates below it are squared
     memory: float = 0.02  # share of a mini-batch in moving averages
-    start: float = 0.1  # of the multiplier of the fairness terms; the others start at one
+    start: float = 0.1  # of multipliers
     rate: float = 0.02  # how far their logarithm moves in an update with an error of one
     kick: float = 1.0  # how far the error of the moment moves that of a bound on the outcome gap
     margin: float = 0.8  # of a bound on the outcome gap, at which training aims
