@@ -6,6 +6,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -326,3 +327,24 @@ def test_the_number_of_calls_is_said_before_they_are_made_and_can_be_limited():
     with pytest.raises(gcig.InputError) as raised:
         gcig.evaluate(score, X, y, sensitive_features=sex, max_calls=10)
     assert raised.value.argument == "max_calls"
+
+
+class Additive(torch.nn.Module):
+    """One standard for everybody, strongly curved in the first column."""
+
+    def forward(self, x):
+        return 1.5 * torch.tanh(1.5 * x[..., 0]) + x[..., 1] + x[..., 2]
+
+
+def test_a_curved_additive_module_has_no_varying_part() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 2, 1500)
+    rows = rng.normal(size=(1500, 3)).astype("float32")
+    rows[:, 0] += groups
+    y = (Additive()(torch.tensor(rows)).numpy() + rng.logistic(size=1500) > 0.5).astype(int)
+    measures = ["reason_gap", "reason_gap_varying"]
+    found = gcig.evaluate(
+        gcig.adapt(Additive(), rows), rows, y, sensitive_features=groups.astype(str), measures=measures
+    )
+    assert found.reason_gap > 0.3
+    assert abs(found.reason_gap_varying) < 0.01

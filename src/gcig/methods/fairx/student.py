@@ -72,8 +72,9 @@ class Setting:
     references: str
     columns: Tensor  # (encoded columns, columns)
     protected: Tensor | None
-    loop: Loop  # that of the plain network: epochs and the size of mini-batches
-    learning_rate: float
+    loop: Loop  # that of the plain network
+    learning_rate: float | str  # "auto" is that of the tuning, as with the size of mini-batches
+    batch_size: int | str
     weight_decay: float
     progress: bool = False
     customise: Callable[[Objective], Objective] = field(default=lambda objective: objective)
@@ -131,12 +132,12 @@ def train_student(
     objective, limits = _objective(teacher, setting, aims, batches, prediction)
     objective = setting.customise(objective)
     network = deepcopy(teacher if start is None else start).train()
-    loop = student_loop(setting.loop, len(rows), tuning)
+    loop = student_loop(setting)
     count = 0
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW(
             [flat],
-            lr=tuning.learning_rate,
+            lr=tuning.learning_rate if setting.learning_rate == "auto" else float(setting.learning_rate),
             weight_decay=setting.weight_decay,
             fused=True,
         )
@@ -166,17 +167,13 @@ def train_student(
     return Student(network, outcome, float(prediction.moved), weights)
 
 
-def student_loop(loop: Loop, n_rows: int, tuning: Tuning) -> Loop:
+def student_loop(setting: Setting) -> Loop:
     """Return how long a student trains: as many steps on any table, unless the rows are few."""
-    epochs = min(loop.max_epochs, _EPOCHS)
-    steps = min(tuning.steps, tuning.passes * n_rows / tuning.batch_size)
-    return replace(
-        loop,
-        max_epochs=epochs,
-        batch_size=tuning.batch_size,
-        patience=None,
-        steps_per_epoch=max(1, round(steps / _EPOCHS)),
-    )
+    tuning, epochs = setting.tuning, min(setting.loop.max_epochs, _EPOCHS)
+    size = tuning.batch_size if setting.batch_size == "auto" else int(setting.batch_size)
+    steps = min(tuning.steps, tuning.passes * len(setting.rows) / size)
+    per_epoch = max(1, round(steps / _EPOCHS))
+    return replace(setting.loop, max_epochs=epochs, batch_size=size, patience=None, steps_per_epoch=per_epoch)
 
 
 def _kinds(setting: Setting) -> dict[str, References]:
