@@ -38,7 +38,6 @@ from gcig.core.shapley import Shapley
 from gcig.core.task import Binary, Task
 from gcig.metrics.checked import (
     CheckedRows,
-    MeasureOptions,
     Reference,
     check_rows,
     favourable_classes,
@@ -53,6 +52,7 @@ from gcig.metrics.relative_to_means import MeanExplainer
 from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
 from gcig.metrics.trust import share_in_sketch
 from gcig.metrics.utility import count_rows, layout, one_hot
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
@@ -283,9 +283,7 @@ class Plan:
 
     def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
-        if rows.kept is not None and keys is not None:
-            keys = np.asarray(keys)[rows.kept]
-        hashed = row_keys(keys, len(rows), self.options.seed)
+        hashed = rows.hashed_keys(keys, self.options.seed)
         predicted = self.adapted.predict(
             rows.table, rows.sensitive, encoded=rows.inputs, threshold=self.options.threshold
         )
@@ -408,7 +406,7 @@ def prepare(
         adapted,
         chosen,
         rows,
-        row_keys(reference_keys, len(rows), chosen.seed),
+        rows.hashed_keys(reference_keys, chosen.seed),
         given=True,
         disjoint=reference_keys is None,
     )
