@@ -27,12 +27,13 @@ from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
 from gcig.auditing.verdict import judge
 from gcig.core.modules import Score
-from gcig.metrics.checked import MeasureOptions, Reference
+from gcig.metrics.checked import Reference
 from gcig.metrics.evaluation import measure_once
 from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.records.options import MeasureOptions
 from gcig.records.verdict import MATERIAL
 from gcig.tables.frames import check_lengths, level_name
 from gcig.tables.names import as_spelled
@@ -284,7 +285,12 @@ def audit_file(
 
     def measure(each: Any) -> tuple[Plan, Evaluation, tuple[str, ...]]:
         known = assign_roles(files[0], **roles, known=columns_of(each, files[0].names))
-        source = LabelledFiles(files, known, rows_at_once=rows_at_once)
+        source = LabelledFiles(
+            files,
+            known,
+            rows_at_once=rows_at_once,
+            refuses_missing=chosen.missing_groups == "refuse",
+        )
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
         return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
