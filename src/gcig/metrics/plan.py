@@ -124,6 +124,11 @@ class Plan:
     marks: tuple[str, ...] = ()  # remarks about references
 
     @property
+    def on_training_rows(self) -> bool:
+        """Whether the references, or the evaluated rows, are rows that the model was trained on."""
+        return any(_SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
+
+    @property
     def n_groups(self) -> int:
         """The number of groups."""
         return len(self.groups.names)
