@@ -38,7 +38,7 @@ _FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "refere
 @opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
 @opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
 @opt.limit_options("Exit with 1 if {} is above this.")
-@opt.min_cell_option
+@opt.measure_option("min_cell")
 @opt.favourable_option
 @opt.option("--budget", "X", "FairX: how far predictions may move from the plain network's.", type=_WEIGHT)
 @opt.option("--max-gap", "X", "FairX: bound on the outcome gap.", type=_BOUND)

@@ -32,12 +32,12 @@ from gcig.core.definition import Definition
 from gcig.core.explained import choose
 from gcig.core.gcig import disparity
 from gcig.core.modules import Score as OutputScore
+from gcig.core.modules import evaluating
 from gcig.core.references import Means, ReferenceRows, legitimate_columns
 from gcig.core.shapley import Shapley
 from gcig.core.task import Binary, Task
 from gcig.metrics.checked import (
     CheckedRows,
-    MeasureOptions,
     Reference,
     check_rows,
     favourable_classes,
@@ -52,13 +52,16 @@ from gcig.metrics.relative_to_means import MeanExplainer
 from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
 from gcig.metrics.trust import share_in_sketch
 from gcig.metrics.utility import count_rows, layout, one_hot
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none
 _LEAST_PEOPLE = 20  # per cell
 _REFERENCES = 1600  # per cell and group
+_AFFORDED_REFERENCES = 200  # per cell and group, before a large network is explained for more people
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
+_MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
 _TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
@@ -121,6 +124,11 @@ class Plan:
     marks: tuple[str, ...] = ()  # remarks about references
 
     @property
+    def on_training_rows(self) -> bool:
+        """Whether the references, or the evaluated rows, are rows that the model was trained on."""
+        return any(_SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
+
+    @property
     def n_groups(self) -> int:
         """The number of groups."""
         return len(self.groups.names)
@@ -148,14 +156,33 @@ class Plan:
     def n_people(self) -> int:
         """People per cell that are explained relative to members."""
         gradients = isinstance(self.adapted, DifferentiableModel)
-        return max(_LEAST_PEOPLE, _PEOPLE[gradients] // self.task.n_cells)
+        affordable = _MOST_OPERATIONS // max(1, self.operations * self.n_groups * _AFFORDED_REFERENCES)
+        return max(_LEAST_PEOPLE, min(_PEOPLE[gradients], affordable) // self.task.n_cells)
 
     @property
     def n_references(self) -> int:
         """References per cell and group."""
-        people = self.n_people * self.task.n_cells
-        affordable = _MOST_NUMBERS // max(1, people * self.n_groups * len(self.columns.names))
+        pairs = self.n_people * self.task.n_cells * self.n_groups
+        affordable = min(
+            _MOST_NUMBERS // max(1, pairs * len(self.columns.names)),
+            _MOST_OPERATIONS // max(1, pairs * self.operations),
+        )
         return int(np.clip(affordable, 100, _REFERENCES))
+
+    @cached_property
+    def operations(self) -> int:
+        """The multiplications and additions of one row in the network, which limit how much is explained."""
+        if self.means is None:
+            return 0
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import
+
+        row = torch.zeros_like(self.means.means[0, :1])
+        try:
+            with torch.no_grad(), evaluating(self.module), FlopCounterMode(display=False) as counter:
+                self.module(row)
+        except Exception:  # the modes of other programs cannot be combined with this one
+            return 0
+        return int(counter.get_total_flops())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -261,9 +288,7 @@ class Plan:
 
     def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
-        if rows.kept is not None and keys is not None:
-            keys = np.asarray(keys)[rows.kept]
-        hashed = row_keys(keys, len(rows), self.options.seed)
+        hashed = rows.hashed_keys(keys, self.options.seed)
         predicted = self.adapted.predict(
             rows.table, rows.sensitive, encoded=rows.inputs, threshold=self.options.threshold
         )
@@ -386,7 +411,7 @@ def prepare(
         adapted,
         chosen,
         rows,
-        row_keys(reference_keys, len(rows), chosen.seed),
+        rows.hashed_keys(reference_keys, chosen.seed),
         given=True,
         disjoint=reference_keys is None,
     )

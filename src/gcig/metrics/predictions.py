@@ -16,7 +16,7 @@ from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import AdaptedModel
 from gcig.metrics import outcomes
-from gcig.metrics.checked import MOST_CLASSES, CheckedRows, MeasureOptions, make_task
+from gcig.metrics.checked import MOST_CLASSES, CheckedRows, make_task
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.outcomes import eo_worst, noise_floor, outcome_gap, warn_if_undefined
 from gcig.metrics.plan import make_plan
@@ -25,6 +25,7 @@ from gcig.metrics.samples import row_keys
 from gcig.metrics.utility import Counts, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups, Labels, check_groups, check_labels, check_sample_weight
 
 

@@ -16,7 +16,7 @@ from gcig._arguments import InputError, warn_caller
 from gcig._arrays import Floats
 from gcig._progress import LONG, announce, progress
 from gcig.adapters.base import DifferentiableModel
-from gcig.core.attribution import Attribution, Score
+from gcig.core.attribution import Attribution, IntegratedGradients, Score, choose_steps
 from gcig.core.explained import (
     LEAST_REFERENCES,
     REACH,
@@ -50,6 +50,10 @@ _NO_MEANS_OF_TWO = (
     "No label has enough reference rows of two groups for their means. Pass "
     "reference=(X, y, sensitive_features) with more rows of each."
 )
+# Nodes of the quadrature are doubled until explanations change by less than this share of their size. With
+# two nodes an additive module with tanh(1.5 x) in it has a varying part of 0.06 instead of 0.
+_TOLERANCE = 0.01
+_FEW_PEOPLE, _FEW_REFERENCES = 16, 8
 _CONSTANT = "The model's score is the same for all rows."
 _NOT_COMPLETE = "The attributions do not add up to the difference of the scores, so they have no parts."
 
@@ -193,6 +197,11 @@ class Measured:
         task = self._check_calls(of_people, of_references)
         inputs = plan.tensor(people.inputs)
         labels = torch.from_numpy(np.asarray(people.labels)).to(inputs.device)
+        rows = plan.tensor(references.inputs)
+        if isinstance(attribution, IntegratedGradients):
+            some, starts = _some_pairs(of_people, of_references)
+            of_some = Score.of(module, plan.task, labels[some])
+            attribution = choose_steps(attribution, of_some, inputs[some], rows[starts], tolerance=_TOLERANCE)
         weights: tuple[Any, Any] = (None, None)
         if self.weighted:
             weights = torch.from_numpy(people.weights), torch.from_numpy(references.weights)
@@ -203,7 +212,7 @@ class Measured:
                 attribution,
                 plan.task,
                 (inputs, labels),
-                plan.tensor(references.inputs),
+                rows,
                 of_people,
                 of_references,
                 spread=self.spread,
@@ -355,6 +364,21 @@ class Measured:
 def _fill(positions: Sequence[NDArray[np.int64]], n_cells: int) -> list[NDArray[np.int64]]:
     """Return positions for all cells; the last ones may have no rows."""
     return [*positions, *[np.empty(0, dtype=np.int64)] * (n_cells - len(positions))]
+
+
+def _some_pairs(
+    people: Sequence[NDArray[np.int64]], references: Sequence[NDArray[np.int64]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return some people (n,), and a few references of the same cell for each, (references, n)."""
+    cells = [
+        (own[:_FEW_PEOPLE], others[:_FEW_REFERENCES])
+        for own, others in zip(people, references, strict=True)
+        if len(others) >= _FEW_REFERENCES
+    ]
+    some = np.concatenate([own for own, _ in cells] or [np.empty(0, dtype=np.int64)])
+    starts = [np.tile(others, (len(own), 1)) for own, others in cells]
+    none = np.empty((0, _FEW_REFERENCES), dtype=np.int64)
+    return torch.from_numpy(some), torch.from_numpy(np.concatenate([*starts, none]).T.copy())
 
 
 def _cell_weight(plan: Plan) -> float:
