@@ -47,6 +47,12 @@ _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
 
 
+SEEN = (
+    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
+    "that were held out."
+)
+
+
 class _Outputs(nn.Module):
     """The outputs of a model that is no torch module, for explanations without gradients."""
 
@@ -99,7 +105,7 @@ class Plan:
     @property
     def on_training_rows(self) -> bool:
         """Whether the references, or the evaluated rows, are rows that the model was trained on."""
-        return any(_SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
+        return any(SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
 
     @property
     def n_groups(self) -> int:

@@ -38,7 +38,7 @@ from gcig.metrics.checked import (
 )
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.measure import select_measures
-from gcig.metrics.plan import Plan, labels_of_decisions
+from gcig.metrics.plan import SEEN, Plan, labels_of_decisions
 from gcig.metrics.relative_to_means import MeanExplainer
 from gcig.metrics.samples import Sample, row_keys
 from gcig.metrics.trust import share_in_sketch
@@ -48,10 +48,6 @@ from gcig.tables.check import Groups
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
 _TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
-_SEEN = (
-    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
-    "that were held out."
-)
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
     "evaluated rows."
@@ -209,7 +205,7 @@ def make_plan(
     names = tuple(known_groups or (rows.groups.names if rows is not None else ()))
     attributes = rows.groups.attributes if rows is not None else ("group",)
     if rows is not None and _trained_on(adapted, rows):
-        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
+        marks = (*marks, SEEN.format(rows="reference" if given else "evaluated"))
     legitimate = _legitimate(adapted, options)
     means, counts = _means(adapted, task, None if own else rows, len(names), legitimate)
     # A model of this package knows which of its columns are one category.

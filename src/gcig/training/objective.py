@@ -83,8 +83,9 @@ class MiniBatch:
         for name, kind in how.kinds.items():
             drawn = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
             if kind.sampled:
-                at = {"generator": how.generator, "device": how.generator.device, "dtype": torch.float32}
-                positions.append(torch.rand(drawn.shape[:2], **at))
+                size, source = drawn.shape[:2], how.generator
+                uniform = torch.rand(size, generator=source, device=source.device, dtype=torch.float32)
+                positions.append(uniform)
             else:
                 drawn = drawn.expand(len(_NODES), *drawn.shape[1:])
                 positions.append(
