@@ -583,14 +583,7 @@ class _Base:
         """Return which encoded columns are legitimate."""
         if self.options.legitimate is None:
             return None
-        try:
-            chosen = legitimate_columns(self.options.legitimate, self.adapted.original_names)
-        except ValueError as error:
-            raise InputError(
-                f"names a column that the model does not have. Choose from "
-                f"{', '.join(self.adapted.original_names)}.",
-                argument="legitimate",
-            ) from error
+        chosen = legitimate_columns(self.options.legitimate, self.adapted.original_names)
         return torch.from_numpy(np.isin(self.adapted.input_origin, chosen))
 
     def means(self, n_groups: int, legitimate: Tensor | None) -> tuple[Tensor, Codes]:
