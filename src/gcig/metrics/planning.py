@@ -284,13 +284,7 @@ def _legitimate(adapted: AdaptedModel, options: MeasureOptions) -> Tensor | None
     """Return which encoded columns are legitimate."""
     if options.legitimate is None:
         return None
-    try:
-        chosen = legitimate_columns(options.legitimate, adapted.original_names)
-    except ValueError as error:
-        raise InputError(
-            f"names a column that the model does not have. Choose from {', '.join(adapted.original_names)}.",
-            argument="legitimate",
-        ) from error
+    chosen = legitimate_columns(options.legitimate, adapted.original_names)
     return torch.from_numpy(np.isin(adapted.input_origin, chosen))
 
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gcig._arguments import InputError, Rule, one_of, warn_caller
 from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS
-from gcig.core.references import REFERENCES, reference_kinds
+from gcig.core.references import COMBINATIONS, REFERENCES
 from gcig.core.task import KEEP_OUTCOMES, Binary, Task
-from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor
+from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor, train_plainly
 from gcig.methods.fairx.bounds import check_bounds
 from gcig.methods.fairx.check import Check, Dependence, check_network
 from gcig.methods.fairx.measure import Setting, measure
@@ -34,7 +34,6 @@ from gcig.methods.fairx.warnings import (
 )
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.utility import best_f1_threshold, has_collapsed
 from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
@@ -84,24 +83,13 @@ class _Fitted:
 
 
 class FairX(Parametrised, _Fitted):
-    r"""The parameters and the training of `FairXClassifier` and `FairXRegressor`.
+    """The parameters of `FairXClassifier` and `FairXRegressor`, and the sequence of a fit.
 
-    The student is the least unfair network whose predictions stay within a budget of the plain network's:
-
-    .. math:: \frac{\mathrm{KL}(\text{plain} \,\|\, \text{student})}{\text{what the plain network knows}}
-              + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}],
-
-    where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The
-    reason gap is how far a person's explanations relative to the groups' typical members with the same label
-    lie apart, in units of the spread of the score. Before training, one check says whether reasons and
-    outcomes depend on the group beyond chance; what does not is not repaired.
+    See `gcig.methods.fairx.student` for what is trained, and `gcig.methods.fairx.check` for the check before.
     """
 
     fitted_records: ClassVar[tuple[type, ...]] = (Bound, Check, Dependence)
-    fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("check_", "budget_used_", "budget_used_interval_", "bounds_", "plain_", "given_", "validation_"),
-        *("collapsed_", "decides_alike_", "changed_columns_", "repaired_", "weights_"),
-    )
+    fitted_attributes: ClassVar[tuple[str, ...]] = tuple(_Fitted.__annotations__)
 
     budget: float = parameter(
         default=0.03,
@@ -156,7 +144,7 @@ class FairX(Parametrised, _Fitted):
         default="both",
         rule=Rule(
             "'both', 'means', 'members' or a registered kind of references",
-            lambda value: all(map(REFERENCES.__getitem__, reference_kinds(value))),  # fails if there is none
+            lambda value: all(map(REFERENCES.__getitem__, COMBINATIONS.get(value, (value,)))),  # or fails
             ("both", "means", "members"),
         ),
         doc="""Whom people are compared with in training: the ``"means"`` of each label and group, random

@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcig._arguments import InputError
 from gcig.core.attribution import Attribution, IntegratedGradients, Score, resolve_attribution
 from gcig.core.explained import ReasonFigures, explain_rows_apart
 from gcig.core.gcig import column_matrix, column_shares, defined_rows, disparity, effective_columns
 from gcig.core.outcome import outcome_gap
-from gcig.core.references import GroupBaselines, Rows
+from gcig.core.references import GroupBaselines, Rows, legitimate_columns
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.trust import exchange_attributes, faithfulness, permutation_importance, reference_offset
 from gcig.metrics.utility import utility
@@ -64,18 +63,10 @@ class Setting:
 
 def _legitimate_columns(model: Any, data: TrainingData) -> Tensor | None:
     """Return which encoded columns are legitimate, (p,); None if none are declared."""
-    names = [model.legitimate] if isinstance(model.legitimate, str) else list(model.legitimate or ())
-    if not names:
+    if not model.legitimate:
         return None
-    known = list(model.encoder_.feature_names_in_)
-    if unknown := [name for name in names if name not in known]:
-        raise InputError(
-            f"names columns that the table does not have: {', '.join(map(repr, unknown[:5]))}. It has "
-            f"{', '.join(map(repr, known[:20]))}.",
-            argument="legitimate",
-        )
-    places = torch.tensor([known.index(name) for name in names], device=data.origin.device)
-    return torch.isin(data.origin, places)
+    places = legitimate_columns(model.legitimate, model.encoder_.feature_names_in_)
+    return torch.isin(data.origin, torch.tensor(places, device=data.origin.device))
 
 
 @torch.no_grad()

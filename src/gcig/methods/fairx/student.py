@@ -27,11 +27,11 @@ from gcig.methods.fairx.measure import Setting
 from gcig.methods.fairx.tuning import TUNING
 from gcig.training.batches import StudentBatches, all_outputs
 from gcig.training.loop import Loop, Outcome, train
-from gcig.training.multiplier import Multiplier
 from gcig.training.objective import (
     AttributeUse,
     Explaining,
     FewColumns,
+    Multiplier,
     Objective,
     OutcomeGap,
     Prediction,
@@ -82,18 +82,12 @@ def train_student(
     model, data, rows, tuning = setting.model, setting.data, setting.data.training, TUNING
     device = rows.inputs.device
     generator = generator_on(device, generator)
+    how = setting.baselines, _kinds(setting), setting.attribution, setting.columns
     batches = StudentBatches(
         teacher,
         rows,
         data.task,
-        Explaining(
-            setting.baselines,
-            _kinds(setting),
-            setting.attribution,
-            setting.columns,
-            n_rows=tuning.explained,
-            generator=generator,
-        ),
+        Explaining(*how, n_rows=tuning.explained, generator=generator),
         protected=torch.cat([each.columns for each in data.protected]) if data.protected else None,
         between=tuning.between,
         exchanged=tuning.exchanged,
@@ -214,12 +208,7 @@ def _objective(setting: Setting, batches: StudentBatches, repair: Repair) -> tup
         objective = objective.with_term("columns", limits.columns, limits.weight("columns"))
     if repair.outcomes or model.max_gap is not None:
         outcome = OutcomeGap(
-            data.task,
-            data.n_groups,
-            model.outcome,
-            width=tuning.width,
-            smoothness=tuning.smoothness,
-            memory=tuning.memory,
+            data.task, data.n_groups, model.outcome, tuning.width, tuning.smoothness, tuning.memory
         )
         weight = limits.weight("reasons", model.outcome_weight)
         if model.max_gap is not None:
