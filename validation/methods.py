@@ -26,7 +26,7 @@ _SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     **{key: (key, {}) for key in ("dir", "hardt", "agarwal", "lagrangian", "adversarial")},
 }
 _OURS = ("plain", "fairx", "fairx, no term for standards", "paper")
-_FIRST = ("two_weights", "proxy_interaction", "shifted", "protected_column", "proxy", "nothing")
+_FIRST = ("two_weights", "shifted", "proxy_interaction", "proxy", "protected_column", "nothing")
 _ROWS, _DECIDED = 3000, 20_000
 _MEASURES = [
     *("reason_gap", "reason_gap_common", "reason_gap_varying", "attribute_shift", "reason_size"),

@@ -137,7 +137,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, y, sensitive_features),
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
@@ -148,10 +148,11 @@ def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
 
 
 def _finish(
-    record: AuditRecord, earlier: AuditRecord | None, model: Any, options: MeasureOptions, material: float
+    record: AuditRecord, earlier: AuditRecord | None, model: Any, plan: Plan, material: float
 ) -> AuditResult:
     """Add the verdict, and the change since an earlier audit."""
-    how: dict[str, Any] = {"legitimate": options.legitimate, "seed": options.seed, "material": material}
+    how: dict[str, Any] = {"legitimate": plan.options.legitimate, "seed": plan.options.seed}
+    how |= {"material": material, "on_training_rows": plan.on_training_rows}
     given, plain, trained = (getattr(model, each, None) for each in ("given_", "plain_", "validation_"))
     plain = given or plain  # a network that was given is what was repaired
     if isinstance(plain, Mapping) and isinstance(trained, Mapping):
@@ -311,7 +312,7 @@ def audit_file(
         classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _measure_in_memory(

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gcig._arguments import check_argument, is_count, is_number
+from gcig._arguments import check_argument, is_count
+from gcig.core.definition import NON_NEGATIVE, POSITIVE
 from gcig.core.task import Classes, Task, as_outputs, task_of
 
 
@@ -88,10 +89,8 @@ class OutcomeLoss(nn.Module):
         super().__init__()
         if n_groups is not None:
             check_argument("n_groups", n_groups, "a positive integer", lambda value: is_count(value, 1))
-        check_argument("width", width, "a positive number", lambda value: is_number(value) and value > 0)
-        check_argument(
-            "smoothness", smoothness, "a number >= 0", lambda value: is_number(value) and value >= 0
-        )
+        check_argument("width", width, *POSITIVE)
+        check_argument("smoothness", smoothness, *NON_NEGATIVE)
         self.n_groups, self.task, self.width, self.smoothness = n_groups, task, width, smoothness
 
     def forward(

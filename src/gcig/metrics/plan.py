@@ -47,6 +47,12 @@ _MOST_NUMBERS = 60_000_000  # of the table of attributions
 _MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
 
 
+SEEN = (
+    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
+    "that were held out."
+)
+
+
 class _Outputs(nn.Module):
     """The outputs of a model that is no torch module, for explanations without gradients."""
 
@@ -95,6 +101,11 @@ class Plan:
     legitimate: NDArray[np.bool_] | None = None  # (p,)
     definition: Definition = field(default_factory=Definition)
     marks: tuple[str, ...] = ()  # remarks about references
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether the references, or the evaluated rows, are rows that the model was trained on."""
+        return any(SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
 
     @property
     def n_groups(self) -> int:

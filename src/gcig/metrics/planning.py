@@ -38,7 +38,7 @@ from gcig.metrics.checked import (
 )
 from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.measure import select_measures
-from gcig.metrics.plan import Plan, labels_of_decisions
+from gcig.metrics.plan import SEEN, Plan, labels_of_decisions
 from gcig.metrics.relative_to_means import MeanExplainer
 from gcig.metrics.samples import Sample, row_keys
 from gcig.metrics.trust import share_in_sketch
@@ -50,10 +50,6 @@ _PROBE_ROWS = (24, 512)
 _PROBE_OPERATIONS = 2_000_000_000  # of the network, to settle the number of steps: about a second
 _TRIED_STEPS = 64
 _TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
-_SEEN = (
-    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
-    "that were held out."
-)
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
     "evaluated rows."
@@ -211,7 +207,7 @@ def make_plan(
     names = tuple(known_groups or (rows.groups.names if rows is not None else ()))
     attributes = rows.groups.attributes if rows is not None else ("group",)
     if rows is not None and _trained_on(adapted, rows):
-        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
+        marks = (*marks, SEEN.format(rows="reference" if given else "evaluated"))
     legitimate = _legitimate(adapted, options)
     means, counts = _means(adapted, task, None if own else rows, len(names), legitimate)
     # A model of this package knows which of its columns are one category.
@@ -290,13 +286,7 @@ def _legitimate(adapted: AdaptedModel, options: MeasureOptions) -> Tensor | None
     """Return which encoded columns are legitimate."""
     if options.legitimate is None:
         return None
-    try:
-        chosen = legitimate_columns(options.legitimate, adapted.original_names)
-    except ValueError as error:
-        raise InputError(
-            f"names a column that the model does not have. Choose from {', '.join(adapted.original_names)}.",
-            argument="legitimate",
-        ) from error
+    chosen = legitimate_columns(options.legitimate, adapted.original_names)
     return torch.from_numpy(np.isin(adapted.input_origin, chosen))
 
 
