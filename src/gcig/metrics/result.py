@@ -495,24 +495,9 @@ def _conditioned(name: str) -> str:
 
 
 def _figure(measured: Measured, measure: Measure, name: str, value: Estimate) -> Figure:
+    said = {part: getattr(measure, part) for part in ("title", "section", "sentence", "better", "digits")}
     undefined = measured.why_undefined(measure) if math.isnan(value.value) else ""
-    return Figure(
-        name,
-        value.value,
-        value.low,
-        value.high,
-        value.p,
-        value.chance,
-        measure.title,
-        measure.section,
-        measure.sentence,
-        measure.better,
-        measure.digits,
-        undefined,
-        value.replicates,
-        value.squared,
-        value.detectable,
-    )
+    return Figure(name, undefined=undefined, **said, **vars(value))
 
 
 def _compared(measured: Measured, view: TableView | None) -> tuple[str, ...]:

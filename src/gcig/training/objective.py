@@ -83,11 +83,14 @@ class MiniBatch:
         for name, kind in how.kinds.items():
             drawn = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
             if kind.sampled:
-                device = how.generator.device
-                positions.append(torch.rand(drawn.shape[:2], generator=how.generator, device=device))
+                size, source = drawn.shape[:2], how.generator
+                uniform = torch.rand(size, generator=source, device=source.device, dtype=torch.float32)
+                positions.append(uniform)
             else:
                 drawn = drawn.expand(len(_NODES), *drawn.shape[1:])
-                positions.append(torch.tensor(_NODES).unsqueeze(1).expand(drawn.shape[:2]))
+                positions.append(
+                    drawn.new_tensor(_NODES, dtype=torch.float32).unsqueeze(1).expand(drawn.shape[:2])
+                )
             references[name] = drawn.flatten(0, 1)
         attribution = how.attribution
         if isinstance(attribution, IntegratedGradients) and attribution.rule == "auto":
