@@ -161,7 +161,7 @@ def table(results: list[dict[str, Any]], least: int = 50) -> pd.DataFrame:
             truth = float(np.mean(truths[model, groups][name]))
             values = np.array([_unit(name, value) for value, *_ in known])
             inside = [_unit(name, low) <= truth <= _unit(name, high) for _, low, high, _ in known]
-            coins = [each["coins"].get(name, [math.nan] * 4)[3] for each in found]
+            coins = [each["coins"][name][3] for each in found if name in each["coins"]]
             lines.append(
                 {
                     "model": model,
@@ -172,9 +172,7 @@ def table(results: list[dict[str, Any]], least: int = 50) -> pd.DataFrame:
                     "truth": _back(name, truth),
                     "bias": _back(name, float(values.mean())) - _back(name, truth),
                     "coverage": float(np.mean(inside)),
-                    "coins p <= 0.05": float(np.mean(np.array(coins) <= 0.05))
-                    if name in SQUARED
-                    else math.nan,
+                    "coins p <= 0.05": float(np.mean(np.array(coins) <= 0.05)) if coins else math.nan,
                 }
             )
     return pd.DataFrame(lines)
