@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, command, echo, say
 from gcig.cli.limits import LimitedCommand, given_limits
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
 
-@click.command(
+@command(
+    "Measure any model, and check it against limits.",
+    "gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
     cls=LimitedCommand,
-    short_help="Measure any model, and check it against limits.",
-    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
 )
 @opt.model_and_file
 @opt.target_options
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 @opt.min_cell_option
 @opt.flag("--conservative", "Compare the end of the 95 % interval on the bad side with the limits.")
 @opt.threshold_option
+@opt.task_option
 @opt.option(
-    "--task",
-    None,
-    "What the model predicts; recognised from model and target by default.",
-    default="auto",
-    type=click.Choice(["auto", "binary", "classes", "number"]),
+    "--material",
+    "X",
+    "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.05,
 )
 @opt.option(
     "--measures",
@@ -146,7 +147,9 @@ def audit(
         )
     check = found.check(**limits, conservative=conservative) if limits else None
     if html is not None:
-        found.to_html(html, check=check)
+        given = {"model": str(model), "file": str(file), "target": options["target"]}
+        names = {**given, "positive": options["positive"] or ""}
+        found.to_html(html, check=check, names=names)
     if markdown is not None:
         found.to_markdown(markdown, check=check)
     if as_json:
@@ -174,7 +177,7 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
     names = {"binary": f" {subject.classes[-1]}" if subject.classes else "", "number": ""}
     classes = names.get(subject.task, f" {', '.join(subject.classes)}")
     echo(f"{what}{classes}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo(str(found))
     if html is not None:
         echo(f"\nReport:  {html}")
     if check is not None:

@@ -363,14 +363,16 @@ def evaluate_arrays(
     threshold: float,
     probabilistic: bool = True,
     min_cell: int = SMALLEST_CELL,
+    task: Task | None = None,
 ) -> Evaluation:
-    """Evaluate checked arrays of two classes; log loss and calibration need scores that are probabilities.
+    """Evaluate checked arrays, by default of two classes.
 
-    ``predictions`` are 0 and 1, or probabilities of a decision for 1, whose rates are expected rates.
+    ``predictions`` are codes of classes, numbers or, of two classes, probabilities of a decision for 1, whose
+    rates are expected rates; ``scores`` (n,) or (n, K). Log loss and calibration need probabilities.
     """
-    task = make_task("binary", labels, weights, 2)
+    task = make_task("binary", labels, weights, 2) if task is None else task
     options = MeasureOptions(min_cell=min_cell, n_bootstrap=0)
-    measures = [each for each in select_measures("default", "binary") if each.needs in ("counts", "scores")]
+    measures = [each for each in select_measures("default", task.key) if each.needs in ("counts", "scores")]
     adapted = PredictionsOnly(
         model=None,
         columns=(),
@@ -384,8 +386,8 @@ def evaluate_arrays(
     n, w = len(labels), np.ones(len(labels)) if weights is None else weights
     keys = row_keys(None, n, 0)
     blocks = blocks_of(keys, plan.n_blocks), plan.n_blocks
-    decided = np.asarray(predictions, dtype=np.float64).reshape(-1, 1)
-    given = np.asarray(scores, dtype=np.float64).reshape(-1, 1)
+    decided = one_hot(task, np.asarray(predictions, dtype=np.float64)).reshape(n, -1)
+    given = np.asarray(scores, dtype=np.float64).reshape(n, -1)
     sums, n_rows, squares = count_rows(
         task,
         given if probabilistic else None,
@@ -396,7 +398,7 @@ def evaluate_arrays(
         weights,
         blocks,
     )
-    sample = Sample(keys, labels, groups.codes, w, given, decided[:, 0])
+    sample = Sample(keys, labels, groups.codes, w, given, np.asarray(predictions, dtype=np.float64))
     found = {
         "counts": sums,
         "n_rows": n_rows,
