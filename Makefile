@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check-slow lint docs bench quality methods paper paper-quick wheel clean
+.PHONY: help demo test test-all check-slow lint docs bench quality methods validity validity-full paper paper-quick wheel clean
 
 help:             ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,11 +47,23 @@ docs: $(READY)    ## build the documentation as HTML under docs/_build
 bench: $(READY)   ## measure the cost of the penalty and the library, as ratios
 	$(BIN)/python -m benchmarks
 
-quality: $(READY) ## measure the quality of FairX on the five datasets (5 folds)
+quality: $(READY) ## measure the quality of FairX on every table, and judge it (5 folds)
 	$(BIN)/python -m benchmarks.quality
 
 methods: $(READY) ## measure all methods on Adult (5 folds)
 	$(BIN)/python -m benchmarks.methods
+
+VALIDITY := OMP_NUM_THREADS=1 $(BIN)/python -m validation
+FRESH    := --out out/validity
+
+validity: $(READY) ## test the measures on tables with known truth: a fixed subset, at most 30 minutes on two cores
+	$(VALIDITY) detectors --half design $(FRESH) & $(VALIDITY) detectors --half end $(FRESH); wait
+	$(VALIDITY) methods $(FRESH) & $(VALIDITY) stability $(FRESH); wait
+	$(VALIDITY) tables $(FRESH)
+
+validity-full: $(READY) ## the same on the whole grid, and whether intervals cover; resumes results/validity
+	for each in "detectors --half design" "detectors --half end" power stability coverage methods tables; do \
+	    $(VALIDITY) $$each --full || exit 1; done
 
 paper: $(READY)   ## reproduce the paper (an hour), and publish it as results/paper and docs/reproduction.rst
 	$(BIN)/python -m reproduction --out run/

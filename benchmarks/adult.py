@@ -5,10 +5,9 @@ import functools
 import torch
 
 import gcig
-from gcig.core.references import GroupBaselines
+from gcig.core.references import GroupBaselines, Rows
 from gcig.models.mlp import MLP, make_mlp
 from gcig.tables.encoding import TableEncoder
-from gcig.training.batches import Rows
 
 BATCH_SIZE = 512
 

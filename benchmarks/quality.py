@@ -1,214 +1,134 @@
-"""Quality of FairX's defaults: `make quality`.
+"""Quality of FairX's defaults on test rows, and whether it reaches its aims: `make quality`.
 
 Five folds of each table: the plain network and FairX of one fit, measured on test rows that nothing was
-chosen on. "gap" and "varying" (relative to means, then to members) explain test rows relative to training
-rows, in units of the spread of the model's own or the plain network's score, whichever is smaller, so that
-the two can be compared; "held-out" is the reason gap as a user gets it, people and references from the test
-rows, apart.
+chosen on (`benchmarks.folds`). The first lines of a table have the figures, plain -> FairX; below them stands
+every aim (`benchmarks.aims`) with the mean over folds, its limit, and whether it is met. An interrupted run
+goes on where it ended.
 
-    python -m benchmarks.quality [--tables adult german] [--folds 5] [--repair auto] [--json FILE] [--jobs 2]
+    python -m benchmarks.quality [--tables adult untuned synthetic] [--folds 5] [--jobs 2] [--json FILE]
+                                 [--rst FILE] [--set repair=auto budget=0.1]
 """
 
 import argparse
+import ast
 import json
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from joblib import Parallel, delayed
+from benchmarks import aims, trials
+from benchmarks.folds import N_FOLDS, UTILITY, mean, measure_fold
+from benchmarks.tables import FAMILIES, add_tables, named
 
-from benchmarks.tables import TABLES, Table
-from gcig.core.attribution import IntegratedGradients, Score
-from gcig.core.explained import choose, explain_table, hashed_keys, smallest_by_group
-from gcig.core.gap import gaps_by_kind, signed_root
-from gcig.core.gcig import column_matrix, column_shares, disparity, effective_columns
-from gcig.core.outcome import outcome_gap
-from gcig.core.references import GroupBaselines, Means
-from gcig.core.task import Task
-from gcig.methods.fairx.measure import HeldOut, measure
-from gcig.metrics.utility import MAIN, utility
-from gcig.tables.splitting import k_folds
-from gcig.training.batches import Rows, all_outputs
-
-SEED = 3
-SHOWN = ("gap_means", "gap_members", "varying_means", "varying_members", "reason_size", "gcig", "held_out")
+_LINES = (
+    ("gap_means", "gap_members", "varying_means", "varying_members", "held_out", "held_out_varying"),
+    ("gcig_means", "gcig_members", "reason_size", "outcome_gap"),
+    ("effective_columns", "reference_offset", "faithfulness", "attribute_effect", "macro_f1"),
+)
 
 
 def main() -> None:
+    """Print every table, and write everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--folds", type=int, default=5, help="how many of the five folds to run")
-    parser.add_argument("--repair", default="always", choices=["always", "auto"])
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters of FairX")
-    parser.add_argument("--json", type=Path, help="also write the values of every fold to this file")
-    parser.add_argument("--jobs", type=int, default=2)
+    add_options(parser)
+    parser.add_argument(
+        "--rst", type=Path, help="also write the main figures as a table for the documentation"
+    )
     arguments = parser.parse_args()
-    parameters = {name: float(value) for name, value in (each.split("=") for each in arguments.set)}
-    parameters["repair"] = arguments.repair
-    results = {}
-    for name in arguments.tables:
-        folds = Parallel(n_jobs=arguments.jobs)(
-            delayed(measure_fold)(TABLES[name](), fold, parameters) for fold in range(arguments.folds)
-        )
-        results[name] = folds
-        print(describe(name, folds), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+    path, arguments.json = arguments.json, None  # written below, with the aims
+    results, missed = {}, 0
+    for name, folds in run(arguments).items():
+        judged = [*aims.judge(name, folds), *aims.judge_unseen(folds)]
+        print(describe(name, folds), *(f"    {aim}" for aim in judged), sep="\n", end="\n\n", flush=True)
+        results[name] = {"folds": folds, "aims": [aim.to_dict() for aim in judged]}
+        missed += sum(aim.met is False for aim in judged)
+    print(f"{missed} of {sum(len(each['aims']) for each in results.values())} aims are missed.")
+    if path is not None:
+        Path(path).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if arguments.rst is not None:
+        arguments.rst.write_text(as_rst(results), encoding="utf-8")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which folds of which tables are fitted, and how."""
+    add_tables(parser, FAMILIES)
+    parser.add_argument("--folds", type=int, default=N_FOLDS, help="how many of the folds to run")
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameters of FairX; repair=always if not set",
+    )
+    trials.add_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Return the measured folds by table."""
+    parameters = {"repair": "always", **dict(parameter(each) for each in arguments.set)}
+    names, count = named(arguments.tables), range(arguments.folds)
+    found = trials.run_trials(
+        measure_fold,
+        {
+            f"{name}, fold {fold}": {"table": name, "fold": fold, "parameters": parameters}
+            for fold in count
+            for name in names
+        },
+        arguments,
+    )
+    return {name: [found[f"{name}, fold {fold}"] for fold in count] for name in names}
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Return a parameter and its value, a literal of Python or a text.
+
+    >>> parameter("budget=0.1"), parameter("repair=auto")
+    (('budget', 0.1), ('repair', 'auto'))
+    """
+    name, _, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
 
 
 def describe(name: str, folds: list[dict[str, Any]]) -> str:
-    """Return the means over folds as one line, plain -> FairX."""
-
-    def mean(which: str, figure: str) -> float:
-        return float(np.mean([fold[which].get(figure, np.nan) for fold in folds]))
-
-    main = MAIN[folds[0]["task"]]
-    figures = [
-        *SHOWN,
-        "outcome_gap",
-        "columns",
-        "faithfulness",
-        "reference_offset",
-        "attribute_effect",
-        "f1",
-        main,
-    ]
-    parts = [f"{figure} {mean('plain', figure):.3f} > {mean('fairx', figure):.3f}" for figure in figures]
-    used, seconds = mean("fairx", "budget_used"), mean("fairx", "seconds")
-    return f"{name}: {'; '.join(parts)}; budget used {used:.2f}; {seconds:.1f} s"
+    """Return the means over folds as text, plain -> FairX."""
+    task = folds[0]["task"]
+    used, seconds = mean(folds, "fairx", "budget_used"), mean(folds, "fairx", "seconds")
+    lines = [f"{name} ({len(folds)} folds; budget used {used:.2f}; {seconds:.1f} s of one core per fit)"]
+    for figures in (*_LINES, (UTILITY[task],)):
+        shown = [
+            f"{figure} {mean(folds, 'plain', figure):.3f} -> {mean(folds, 'fairx', figure):.3f}"
+            for figure in figures
+            if figure in folds[0]["plain"]
+        ]
+        lines.append(f"  {'; '.join(shown)}")
+    return "\n".join(lines)
 
 
-def measure_fold(
-    table: Table, fold: int, parameters: dict[str, Any], seed: int = SEED, fit_seed: int | None = None
-) -> dict[str, Any]:
-    """Fit FairX, and measure it and its plain network on the rows of a test fold."""
-    torch.set_num_threads(1)
-    strata = (
-        table.y
-        if table.task != "number"
-        else np.digitize(table.y, np.quantile(table.y, [0.2, 0.4, 0.6, 0.8]))
-    )
-    train, test = k_folds(strata, table.groups, n_splits=5, random_state=seed)[fold]
-    networks = fit(table, train, parameters, seed if fit_seed is None else fit_seed)
-    model, plain, seconds = networks
-    parts = [encode(model, table, rows) for rows in (train, test)]
-    found: dict[str, Any] = {"task": model.task_.key, "repaired": model.repaired_}
-    spread = None
-    for name, network in (("plain", plain), ("fairx", model.module_)):
-        found[name] = figures(network, model, *parts, spread)
-        spread = found[name]["score_spread"] if spread is None else spread
-    found["fairx"] |= {"budget_used": model.budget_used_, "seconds": seconds}
-    return found
-
-
-def fit(table: Table, train: Any, parameters: dict[str, Any], seed: int) -> tuple[Any, Any, float]:
-    """Return a fitted model, the plain network that it started from, and the seconds of the fit."""
-    plain: list[Any] = []
-
-    class Kept(table.estimator):  # type: ignore[misc,name-defined]
-        def _keep_plain_network(self, network: Any) -> None:
-            plain.append(self._finish_network(network))
-
-    model = Kept(random_state=seed, device="cpu", **parameters)
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the table shows what is wrong with a model
-        model.fit(table.X.iloc[train], table.y[train], sensitive_features=table.groups[train])
-    return model, plain[0].cpu().eval(), time.perf_counter() - start
-
-
-def encode(model: Any, table: Table, rows: Any) -> Rows:
-    """Return rows as the network sees them."""
-    labels = model.check_labels(table.y[rows], n_rows=len(rows)).codes
-    groups = np.searchsorted(np.asarray(model.groups_), table.groups[rows])
-    inputs = torch.from_numpy(model.encode(table.X.iloc[rows]))
-    return Rows(inputs, torch.as_tensor(labels), torch.from_numpy(groups.astype(np.int64)))
-
-
-def figures(
-    network: Any, model: Any, training: Rows, test: Rows, plain_spread: float | None
-) -> dict[str, float]:
-    """Return all figures of a network on test rows."""
-    task: Task = model.task_
-    n_groups, columns = len(model.groups_), column_matrix(torch.from_numpy(model.blocks_))
-    outputs = all_outputs(network, test.inputs)
-    spread = float(task.spread(outputs))
-    scale = spread if plain_spread is None else min(spread, plain_spread)
-    baselines = GroupBaselines.from_data(
-        training.inputs, training.labels, training.groups, task=task, n_groups=n_groups, min_cell=11
-    )
-    some = test[:: max(1, len(test) // 1000)]
-    score, cells = Score.of(network, task, some.labels), task.cells(some.labels)
-    values = (
-        IntegratedGradients(n_steps=16).attribute(score, some.inputs, baselines.of(some.labels)) @ columns
-    )
-    gap, varying = gaps_by_kind({"means": values}, {"means": Means(baselines.rows)}, baselines, cells, scale)[
-        "means"
-    ]
-    members = table_of(network, task, test, training, columns, scale).figures(
-        training.groups, n_groups, n_permutations=20
-    )
-    protected = model_protected(model, training)
-    held_out = HeldOut(
-        rows=test,
-        task=task,
-        n_groups=n_groups,
-        baselines=baselines,
-        attribution=IntegratedGradients(),
-        columns=columns,
-        blocks=torch.from_numpy(model.blocks_),
-        protected=protected,
-        outcome="equalized_odds",
-    )
-    measured, reasons = measure(network, held_out)
-    return {
-        **measured,
-        **utility(task, outputs.double().numpy(), test.labels.numpy()),
-        "gap_means": float(signed_root(gap)),
-        "varying_means": float(signed_root(varying)),
-        "gap_members": members.gap.value,
-        "varying_members": members.varying.value,
-        "held_out": reasons.gap.value,
-        "held_out_low": reasons.gap.low,
-        "held_out_high": reasons.gap.high,
-        "gcig": float(disparity(values).mean()),
-        "columns": float(effective_columns(column_shares(values))),
-        "reason_size": float(values.abs().sum(-1).mean()) / spread,
-        "outcome_gap": float(outcome_gap(task, task.decisions(outputs), test.labels, test.groups, n_groups)),
+def as_rst(results: dict[str, Any]) -> str:
+    """Return the main figures, plain -> FairX, as a table in reStructuredText."""
+    columns = {
+        "gap (means; members)": ("gap_means", "gap_members"),
+        "varying part": ("varying_means", "varying_members"),
+        "held out": ("held_out",),
+        "GCIG": ("gcig_means", "gcig_members"),
+        "size": ("reason_size",),
+        "outcome gap": ("outcome_gap",),
+        "utility": (),
     }
-
-
-def model_protected(model: Any, training: Rows) -> Any:
-    """Return the protected attributes among the encoded columns."""
-    from gcig.core.columns import protected_attributes
-
-    return tuple(protected_attributes(training.inputs, training.groups, torch.from_numpy(model.blocks_)))
-
-
-def table_of(network: Any, task: Task, test: Rows, training: Rows, columns: Any, scale: float) -> Any:
-    """Explain test rows relative to training rows."""
-    of_test, of_training = task.cells(test.labels).numpy(), task.cells(training.labels).numpy()
-    per_cell = 100 if task.key != "number" else 40
-    people, _ = choose(of_test, test.groups.numpy(), hashed_keys(np.arange(len(test)), 0), 4 * per_cell, 0)
-    keys = hashed_keys(np.arange(len(training)), 0)
-    references = []
-    for cell in range(task.n_cells):
-        own = np.flatnonzero(of_training == cell)
-        references.append(smallest_by_group(own[np.argsort(keys[own])], training.groups.numpy(), 1600))
-    return explain_table(
-        lambda labels: Score.of(network, task, labels),
-        IntegratedGradients(),
-        task,
-        (test.inputs, test.labels),
-        training.inputs,
-        [own[:per_cell] for own in people],
-        references,
-        spread=scale,
-        columns=columns,
-    )
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    lines += ["   * - table", *(f"     - {head}" for head in (*columns, "aims missed"))]
+    for table, result in results.items():
+        folds = result["folds"]
+        lines.append(f"   * - {table}")
+        for head, names in columns.items():
+            own = names or (UTILITY[folds[0]["task"]],)
+            cells = [f"{mean(folds, 'plain', each):.3f} -> {mean(folds, 'fairx', each):.3f}" for each in own]
+            label = f"{own[0]} " if head == "utility" else ""
+            lines.append(f"     - {label}{'; '.join(cells)}")
+        lines.append(f"     - {sum(aim['met'] is False for aim in result['aims'])} of {len(result['aims'])}")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

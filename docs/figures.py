@@ -15,7 +15,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 import gcig
-from gcig._validation import InputWarning
+from gcig._arguments import InputWarning
 from gcig.methods import METHODS
 from gcig.methods.explanation import Explanation
 from gcig.report.displays import AttributionProfileDisplay, DisparityDisplay

@@ -39,9 +39,9 @@ def modules_with_examples() -> list[object]:
 @pytest.fixture(autouse=True)
 def _clean_up(monkeypatch):
     """Open no windows, and remove methods, measures and datasets that examples register."""
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    monkeypatch.setattr(MEASURES, "_entries", dict(MEASURES._entries))
-    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
+    monkeypatch.setattr(METHODS, "data", dict(METHODS.data))
+    monkeypatch.setattr(MEASURES, "data", dict(MEASURES.data))
+    monkeypatch.setattr(registry._SPECS, "data", dict(registry._SPECS.data))
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     yield

@@ -94,7 +94,7 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for entries in (METHODS, registry._SPECS, TASKS, REFERENCES, ATTRIBUTIONS):
-        monkeypatch.setattr(entries, "_entries", dict(entries._entries))
+        monkeypatch.setattr(entries, "data", dict(entries.data))
     known = set(sys.modules)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short training, and libraries that warn about each other

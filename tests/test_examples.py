@@ -19,7 +19,7 @@ def _no_window(monkeypatch):
 
 
 @pytest.mark.filterwarnings(
-    "default::gcig._validation.InputWarning"
+    "default::gcig._arguments.InputWarning"
 )  # categories that do not occur among the training rows
 @pytest.mark.parametrize(
     "path",

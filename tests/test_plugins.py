@@ -107,9 +107,9 @@ def test_an_installed_package_adds_methods_and_datasets(tmp_path):
 @pytest.fixture
 def offer(tmp_path, monkeypatch):
     """Install entry points that exist in this test only."""
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(METHODS, "data", dict(METHODS.data))
     monkeypatch.setattr(METHODS, "_complete", False)
-    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
+    monkeypatch.setattr(registry._SPECS, "data", dict(registry._SPECS.data))
     monkeypatch.setattr(registry._SPECS, "_complete", False)
     write_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

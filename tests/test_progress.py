@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from gcig._progress import printable, progress
+from gcig._progress import printable, progress, silent
 
 
 def pretend_terminal(monkeypatch):
@@ -30,6 +30,24 @@ def test_a_pipe_gets_at_most_twenty_lines(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 20
     assert lines[-1] == "Scoring: 1,000 of 1,000 rows"
+
+
+def test_a_long_task_reports_what_it_has_done_and_a_short_one_nothing(capsys, monkeypatch):
+    clock = iter([0.0, 1.0, 6.0, 7.0])
+    monkeypatch.setattr("gcig._progress.perf_counter", lambda: next(clock))
+    with progress(3, "Explaining", unit="people", after=5) as advance:
+        advance()
+        assert capsys.readouterr().err == ""
+        advance()
+        advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["Explaining: 2 of 3 people", "Explaining: 3 of 3 people"]
+
+
+def test_nothing_is_reported_if_silence_is_asked_for(capsys):
+    with silent(), silent(on=False), progress(1, "Scoring") as advance:
+        advance()
+    assert capsys.readouterr().err == ""
 
 
 def test_counts_may_be_fractions(capsys):

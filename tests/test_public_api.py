@@ -125,7 +125,7 @@ USED_ELSEWHERE = {
 @pytest.fixture(autouse=True)
 def _registry_as_it_was(monkeypatch):
     for registry in (gcig.methods.METHODS, gcig.metrics.MEASURES):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "data", dict(registry.data))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # one epoch is not enough to learn anything

@@ -9,8 +9,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import gcig
-from gcig._validation import check_labels
-from gcig._warnings import warn_caller
+from gcig._arguments import warn_caller
+from gcig.tables.check import check_labels
 from gcig.tables.encoding import TableEncoder
 
 DATA = gcig.load_dataset("german")

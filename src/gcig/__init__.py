@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gcig._version import __version__
 
 _NAMES = {  # by the module that defines them
-    "_validation": "InputError InputWarning",
+    "_arguments": "InputError InputWarning",
     "adapters": "adapt",
     "auditing.audits": "audit",
     "auditing.explanations": "explain",
@@ -43,13 +43,13 @@ _NAMES = {  # by the module that defines them
     "training.loop": "DivergenceError",
 }
 _HOME = {name: f"gcig.{module}" for module, names in _NAMES.items() for name in names.split()}
-_SUBPACKAGES = ("core", "datasets", "tables", "methods", "metrics", "models", "report")
+_SUBPACKAGES = ("core", "datasets", "tables", "methods", "metrics", "models", "report", "validity")
 
 __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
-    from gcig._validation import InputError as InputError
-    from gcig._validation import InputWarning as InputWarning
+    from gcig._arguments import InputError as InputError
+    from gcig._arguments import InputWarning as InputWarning
     from gcig.adapters import adapt as adapt
     from gcig.auditing.audits import audit as audit
     from gcig.auditing.explanations import explain as explain

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from time import perf_counter
 from typing import Any
 
 # Called as advance(count, auc=0.81): the units finished since the last call, and figures to display.
@@ -13,6 +14,8 @@ Advance = Callable[..., None]
 
 # Where sentences about what comes next are said; None: nowhere.
 _SAY: ContextVar[Callable[[str], object] | None] = ContextVar("say", default=None)
+_SILENT = ContextVar("silent", default=False)
+LONG = 5.0  # seconds after which a task that reports nothing seems to hang
 _MAX_LINES = 20  # per task in a pipe: enough to see that it moves, few enough to keep a log readable
 
 
@@ -38,8 +41,20 @@ def announce(sentence: str) -> None:
 
 
 @contextmanager
-def progress(total: float, task: str, *, unit: str = "rows", shown: bool = True) -> Iterator[Advance]:
-    """Report the progress of a task on standard error.
+def silent(on: bool = True) -> Iterator[None]:
+    """Report no progress inside the block."""
+    token = _SILENT.set(on or _SILENT.get())
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+@contextmanager
+def progress(
+    total: float, task: str, *, unit: str = "rows", shown: bool = True, after: float = 0.0
+) -> Iterator[Advance]:
+    """Report the progress of a task on standard error, unless it ends within some seconds.
 
     Yields a function ``advance(count=1, **figures)`` that adds ``count`` to the units finished and displays
     the figures with it: floats with three significant digits, anything else as text. On a terminal this is
@@ -48,22 +63,41 @@ def progress(total: float, task: str, *, unit: str = "rows", shown: bool = True)
     >>> with progress(3, "Scoring", shown=False) as advance:
     ...     advance(2, auc=0.8134)
     """
-    task = printable(task)
-    if not shown:
+    if not shown or _SILENT.get():
         yield lambda count=1, **figures: None  # noqa: ARG005 - nothing is displayed
-    elif (bar := _terminal_bar(total, task, unit)) is None:
-        yield _lines(total, task, unit)
-    else:
+        return
+    began, waiting = perf_counter(), 0.0
+    with ExitStack() as stack:
+        bar = None if after else stack.enter_context(_opened(total, printable(task), unit))
 
         def advance(count: float = 1, **figures: Any) -> None:
-            if figures:
-                bar.set_postfix_str(_describe(figures), refresh=False)
-            bar.update(count)
+            nonlocal bar, waiting
+            waiting += count
+            if bar is None and perf_counter() - began >= after:
+                bar = stack.enter_context(_opened(total, printable(task), unit))
+            if bar is not None:
+                bar(waiting, **figures)
+                waiting = 0.0
 
-        try:
-            yield advance
-        finally:
-            bar.close()
+        yield advance
+
+
+@contextmanager
+def _opened(total: float, task: str, unit: str) -> Iterator[Advance]:
+    """Open a bar on a terminal, or lines in a pipe."""
+    if (bar := _terminal_bar(total, task, unit)) is None:
+        yield _lines(total, task, unit)
+        return
+
+    def advance(count: float = 1, **figures: Any) -> None:
+        if figures:
+            bar.set_postfix_str(_describe(figures), refresh=False)
+        bar.update(count)
+
+    try:
+        yield advance
+    finally:
+        bar.close()
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import gcig
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.adapters import adapt
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.adapters import OnnxClassifier, adapt
 from gcig.auditing import audit_file, open_model
 from gcig.methods.unconstrained import UnconstrainedClassifier

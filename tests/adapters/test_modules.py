@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
 import gcig
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.adapters import adapt
 from gcig.auditing.subject import hash_model
 from support.networks import image_problem, token_problem

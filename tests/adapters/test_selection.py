@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.adapters import adapt, call_with_groups
 from gcig.core.secants import Chain
 from gcig.methods.unconstrained import UnconstrainedClassifier

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import gcig
 from example_tables import make_numeric_loans
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.auditing import AuditResult
 from gcig.auditing.audit_change import compare_audits
 from gcig.records.limits import LimitCheck

@@ -10,7 +10,7 @@ from torch import nn
 
 import gcig
 from example_tables import make_numeric_loans
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.auditing.explanations import explain_file
 from gcig.auditing.rows import find_neighbours
 from gcig.records import ExplanationRecord

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 import gcig
 from example_tables import make_numeric_loans
+from gcig._arguments import InputError
 from gcig._files import hash_file
-from gcig._validation import InputError
 from gcig.auditing import audit, audit_file
 from gcig.methods import METHODS
 
@@ -143,13 +143,28 @@ def test_positive_and_crossed_attributes(tmp_path) -> None:
     assert found.evaluation.auc > 0.6
 
 
-def test_progress_is_shown_on_standard_error(tmp_path, capsys) -> None:
+def test_progress_of_a_long_audit_is_shown_on_standard_error(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("gcig.auditing.parts.LONG", 0.0)
     table = make_numeric_loans(400)
     table.to_csv(tmp_path / "t.csv", index=False)
-    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES, progress=True)
+    audit_file(fitted(table), tmp_path / "t.csv", **ROLES, **QUICK, **BATCHES)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Measuring: 400 of 400 rows" in captured.err
+
+
+@pytest.mark.parametrize("batches", [{}, BATCHES], ids=["whole", "in parts"])
+def test_rows_without_a_group_follow_the_policy(tmp_path, batches) -> None:
+    table = make_numeric_loans(400)
+    table["sex"] = table["sex"].astype(object).where(np.arange(400) % 5 > 0)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model, path = fitted(make_numeric_loans(400)), tmp_path / "t.csv"
+    own = audit_file(model, path, **ROLES, **QUICK, **batches, missing_groups="own group")
+    assert "missing" in [each.group for each in own.groups]
+    out = audit_file(model, path, **ROLES, **QUICK, **batches, missing_groups="leave out")
+    assert (out.evaluation.n_rows, out.evaluation.n_missing) == (320, 80)
+    with pytest.raises(InputError, match="sex"):
+        audit_file(model, path, **ROLES, **QUICK, **batches)
 
 
 @pytest.mark.parametrize(

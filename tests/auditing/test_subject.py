@@ -9,8 +9,8 @@ from torch import nn
 
 import gcig
 from example_tables import make_numeric_loans
+from gcig._arguments import InputError
 from gcig._files import hash_file
-from gcig._validation import InputError
 from gcig.auditing import audit, open_model
 from gcig.auditing.subject import hash_model, hash_table
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.auditing import AuditResult, audit
 from gcig.auditing.verdict import judge, red_flags
 from gcig.records import Evaluation
@@ -39,10 +39,12 @@ SHIFT = Figure("attribute_shift", 0.2, 0.15, 0.25)
         (found(SMALL, SMALL, p=0.4), {}, "no_dependence", "reason_gap"),
         (found(SMALL, SMALL, SHIFT, p=0.4), {}, "different_standards", "attribute_shift"),
         (found(LARGE, SMALL), {"legitimate": ["a"]}, "different_standards", "reason_gap"),
+        (found(WIDE, SMALL, p=0.005), {"legitimate": ["a"]}, "uncertain", ""),
         (found(SMALL, SMALL, p=0.4), {"legitimate": ["a"]}, "no_dependence", "reason_gap"),
         (found(WIDE, SMALL, p=0.3), {"legitimate": ["a"]}, "uncertain", ""),
         (found(WIDE, SMALL, p=0.3), {}, "uncertain", ""),
-        (found(LARGE, SMALL, p=0.3), {}, "uncertain", ""),
+        (found(LARGE, SMALL, p=0.03), {}, "uncertain", ""),
+        (found(WIDE, SMALL, p=0.005), {}, "group_differences", "reason_gap"),
         (found(LARGE, WIDE), {}, "uncertain", ""),
         (found((0.04, 0.02, 0.08), SMALL), {}, "group_differences", "reason_gap"),
         (found((0.04, 0.02, 0.08), SMALL), {"material": 0.1}, "no_dependence", "reason_gap"),
@@ -86,6 +88,12 @@ def test_explanations_that_grew_in_training_are_a_red_flag() -> None:
     before, after = {"reason_size": 1.0}, {"reason_size": 1.3}
     assert red_flags(Evaluation(()), before, after) == ("grown_explanations",)
     assert red_flags(Evaluation(()), after, before) == ()
+
+
+def test_training_rows_are_a_red_flag() -> None:
+    verdict = judge(found(SMALL, SMALL), on_training_rows=True)
+    assert (verdict.code, verdict.red_flags) == ("uncertain", ("training_rows",))
+    assert judge(found(LARGE, LARGE), on_training_rows=True).code == "different_standards"
 
 
 def table(n=1500, seed=0):

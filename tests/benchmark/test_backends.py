@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gcig
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.benchmark import backends
 from gcig.benchmark.backends import Backend
 from gcig.benchmark.results import csv_text, results_frame

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.benchmark.comparison import ComparisonResult, compare, compare_tables
 from gcig.benchmark.execution import failed_result
 from gcig.benchmark.store import RunError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.benchmark import backends, runner
 from gcig.benchmark.backends import Backend
 from gcig.benchmark.execution import failed_result

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.benchmark.tables import Table
 from gcig.benchmark.trials import Trial, select_shard
 from gcig.core.definition import Definition

@@ -6,10 +6,11 @@ import shlex
 import click
 import pytest
 
-from gcig._validation import InputError, check_features, check_groups, check_labels, check_sample_weight
+from gcig._arguments import InputError
 from gcig.cli.frame import describe
 from gcig.cli.shell import shell as group
 from gcig.records.audit import SMALLEST_CELL
+from gcig.tables.check import check_features, check_groups, check_labels, check_sample_weight
 from gcig.training.runtime import resolve_device
 
 COMMANDS = list(group.commands)

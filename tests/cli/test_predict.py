@@ -54,7 +54,7 @@ def test_a_part_of_digits_or_of_missing_entries_is_read_as_in_training(shell, mo
             "owner": [1.0, 1.0, np.nan, 0.0],
         }
     )
-    with pytest.warns(gcig._validation.InputWarning, match="Missing entries"):
+    with pytest.warns(gcig._arguments.InputWarning, match="Missing entries"):
         expected = gcig.load(model).predict_proba(table)[:, 1]
     for rows in (1, 2, 4):
         _, out, err = shell("predict", model, tmp_path / "new.csv", "--rows-at-once", rows, "--quiet")

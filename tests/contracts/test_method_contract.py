@@ -16,12 +16,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
 import gcig
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.methods import METHODS, parameter
-from gcig.methods.networks import with_affine
 from gcig.methods.parameters import FRACTION
 from gcig.methods.registry import TASKS, methods_for
 from gcig.methods.unconstrained import UnconstrainedClassifier
+from gcig.models.mlp import with_affine
 
 # --- Methods and quick settings -----------------------------------------------------------------------
 
@@ -65,10 +65,10 @@ pytestmark = [pytest.mark.filterwarnings(f"ignore::{each}") for each in _WARNING
 
 @pytest.fixture(scope="module", autouse=True)
 def _outside_is_registered():
-    before = dict(METHODS._entries)
+    before = dict(METHODS.data)
     gcig.register_method("outside", OutsideClassifier, search_space={"shift": (0.0, 0.1)})
     yield
-    METHODS._entries = before
+    METHODS.data = before
 
 
 @pytest.fixture(params=KEYS)

@@ -228,7 +228,7 @@ def test_an_attribution_of_ones_own_is_used_by_penalties(monkeypatch):
         def attribute(self, score, rows, references, *, create_graph=False):
             return 2 * super().attribute(score, rows, references, create_graph=create_graph)
 
-    monkeypatch.setattr(ATTRIBUTIONS, "_entries", dict(ATTRIBUTIONS._entries))
+    monkeypatch.setattr(ATTRIBUTIONS, "data", dict(ATTRIBUTIONS.data))
     register_attribution("doubled", Doubled)
     problem = make_problem()
     options = {"references": "means", "random_state": 0}

@@ -171,6 +171,8 @@ def test_legitimate_columns_do_not_count():
     before, after = (each.figures(problem.groups, 2, n_permutations=99).gap for each in (free, declared))
     assert before.p < 0.02
     assert abs(after.value) < 0.5 * before.value
+    everything = make_table(problem, legitimate=torch.ones(4, dtype=torch.bool)).figures(problem.groups, 2)
+    assert abs(everything.gap.value) < 1e-3  # donors are the same for all groups: no noise of their own
 
 
 # --- chance and intervals ------------------------------------------------------------------------------

@@ -35,17 +35,10 @@ def test_modes_are_restored_after_an_error():
     assert net[0].training
 
 
-def test_a_score_that_is_a_module_is_evaluated_too():
-    net, head = nn.Linear(2, 2), nn.Sequential(nn.Dropout(), nn.Linear(2, 1))
-    with evaluating(net, head):
-        assert not head[0].training
-    assert head[0].training
-
-
 def test_the_last_of_several_callers_restores_the_kernels_of_attention():
     """Callers that leave in another order than they entered, as threads do."""
     fused = torch.backends.cuda.flash_sdp_enabled
-    first, second = (differentiating(nn.Linear(2, 1), None, twice=True) for _ in range(2))
+    first, second = (differentiating(nn.Linear(2, 1), twice=True) for _ in range(2))
     assert fused()
     for enter_or_leave, expected in (
         (first.__enter__, False),
@@ -55,7 +48,7 @@ def test_the_last_of_several_callers_restores_the_kernels_of_attention():
     ):
         enter_or_leave()
         assert fused() == expected
-    with differentiating(nn.Linear(2, 1), None, twice=False):
+    with differentiating(nn.Linear(2, 1), twice=False):
         assert fused()
 
 

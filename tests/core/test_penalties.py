@@ -194,7 +194,7 @@ def test_the_gap_penalty_is_the_definition(key, weighted):
                 total += float(sum(products) / len(pairs) / 3)
             squares.append(total / freedom)
         expected += sum(
-            weight * smooth_root(torch.tensor(each)).item()
+            weight * smooth_root(torch.tensor(each), 1e-3).item()
             for weight, each in zip((1, 3), squares, strict=True)
         )
         assert (name == "means") == (len(a[0]) == 1)
@@ -205,7 +205,7 @@ def test_the_gap_penalty_is_the_definition(key, weighted):
 @EVERY_TASK
 def test_gradients_are_those_of_finite_differences(penalty, key, monkeypatch):
     """Of the squared gap: the divisor of its root is a constant."""
-    monkeypatch.setattr(penalties, "smooth_root", lambda square: square)
+    monkeypatch.setattr(penalties, "smooth_root", lambda square, _: square)
     problem = make_problem(key, n=24, columns=3, hidden=(4,))
     baselines = problem.baselines()
 
@@ -240,7 +240,7 @@ def test_an_attribution_that_is_not_complete_has_no_varying_part(name):
 
 def test_the_root_keeps_its_sign_and_has_a_finite_gradient():
     squares = torch.tensor([0.25, 0.0, -0.25], requires_grad=True)
-    roots = smooth_root(squares)
+    roots = smooth_root(squares, 1e-3)
     (slope,) = torch.autograd.grad(roots.sum(), squares)
     assert roots.detach().tolist() == pytest.approx([0.5, 0, -0.5], abs=2e-3)
     assert slope.isfinite().all()

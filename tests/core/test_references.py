@@ -286,7 +286,7 @@ def test_a_kind_of_ones_own(monkeypatch):
         def of(self, cells, generator=None):  # noqa: ARG002 (of the protocol)
             return torch.zeros(1, self.rows.n_groups, len(cells), *self.rows.inputs.shape[1:])
 
-    monkeypatch.setattr(REFERENCES, "_entries", dict(REFERENCES._entries))
+    monkeypatch.setattr(REFERENCES, "data", dict(REFERENCES.data))
     register_references("origin", Origin)
     problem = make_problem()
     penalty = gcig.ReasonGapPenalty(problem.baselines(), references="origin")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.attribution import IntegratedGradients, Score
 from gcig.core.gap import reason_gap, spread
 from gcig.core.outcome import outcome_gap
@@ -254,7 +254,7 @@ def test_a_task_of_ones_own_and_unknown_ones(monkeypatch):
     class Careful(Binary):
         key = "careful"
 
-    monkeypatch.setattr(TASKS, "_entries", dict(TASKS._entries))
+    monkeypatch.setattr(TASKS, "data", dict(TASKS.data))
     register_task(Careful)
     assert isinstance(task_of(torch.tensor([0, 1]), "careful"), Careful)
     with pytest.raises(ValueError, match="already registered"):

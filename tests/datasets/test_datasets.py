@@ -35,7 +35,7 @@ build_data = _load_build_script()
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """Forget the datasets that a test registered."""
-    monkeypatch.setattr(registry._SPECS, "_entries", dict(registry._SPECS._entries))
+    monkeypatch.setattr(registry._SPECS, "data", dict(registry._SPECS.data))
     monkeypatch.setattr(registry, "_LOADED", dict(registry._LOADED))
 
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
 from torch import nn
 
 import gcig
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.fairx.warnings import CollapseWarning

@@ -7,7 +7,7 @@ from fairlearn.metrics import MetricFrame, equalized_odds_difference, make_deriv
 from fairlearn.postprocessing import ThresholdOptimizer
 
 from example_tables import fitted_credit, load_credit
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.metrics import (
     delta_fpr,
     delta_tpr,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gcig._validation import InputWarning
+from gcig._arguments import InputWarning
 from gcig.tables.encoding import TableEncoder
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")

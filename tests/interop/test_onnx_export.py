@@ -13,12 +13,12 @@ from torch import nn
 
 import gcig
 from example_tables import QUICK_CREDIT, fitted_credit, load_credit
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.auditing import audit, open_model
-from gcig.methods.networks import Affine, MixtureOfOutputs
+from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
-from gcig.models.mlp import ACTIVATIONS, make_mlp
+from gcig.models.mlp import ACTIVATIONS, Affine, make_mlp
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 from gcig.methods.onnx_export import export_onnx  # noqa: E402 (needs onnx)
@@ -101,7 +101,7 @@ def test_missing_cells_of_numbers_and_text(model, credit, export):
     assert_same_answers(export(model), model, X)
 
 
-@pytest.mark.filterwarnings("ignore::gcig._validation.InputWarning")  # which is what is tried
+@pytest.mark.filterwarnings("ignore::gcig._arguments.InputWarning")  # which is what is tried
 def test_what_training_did_not_see(model, credit, export):
     X = credit[0].head(60).astype({"purpose": object, "housing": object, "age": float})
     X.loc[::2, "purpose"] = "spaceship"
@@ -138,7 +138,7 @@ def test_one_row_is_answered_as_among_others(model, credit, export):
     np.testing.assert_allclose(session(X.iloc[[5]])[1], session(X)[1][[5]], **CLOSE)
 
 
-@pytest.mark.filterwarnings("ignore::gcig._validation.InputWarning")  # about columns that tell nothing
+@pytest.mark.filterwarnings("ignore::gcig._arguments.InputWarning")  # about columns that tell nothing
 def test_columns_that_tell_nothing(export):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(

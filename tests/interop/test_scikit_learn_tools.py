@@ -17,7 +17,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import gcig
 from example_tables import QUICK, QUICK_CREDIT, fitted_credit, load_credit, make_loans
-from gcig.methods.quantile_repair import DisparateImpactRemover
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
@@ -213,7 +212,3 @@ def test_tables_as_output_of_transformers_do_not_change_a_fit():
     with config_context(transform_output="pandas"):
         again = UnconstrainedClassifier(**QUICK).fit(loans.X, loans.y, **loans.groups)
         assert np.array_equal(again.predict_proba(loans.X), plain.predict_proba(loans.X))
-        remover = DisparateImpactRemover().fit(loans.numbers, **loans.groups)
-        repaired = remover.transform(loans.numbers, **loans.groups)
-    assert isinstance(repaired, pd.DataFrame)
-    assert repaired.columns.tolist() == ["x0", "x1", "x2"]

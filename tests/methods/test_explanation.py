@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from example_tables import QUICK, make_loans
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.definition import Definition
 from gcig.methods.explanation import Explanation
 from gcig.methods.fairx.estimator import FairXClassifier

@@ -9,7 +9,7 @@ from torch import nn
 
 import gcig
 from example_tables import QUICK_BIASED, gaps, make_biased, make_biased_task
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.methods.exponentiated_gradient import (
     ExponentiatedGradientClassifier,
     ExponentiatedGradientRegressor,

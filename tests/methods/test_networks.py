@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.methods.networks import (
     Affine,
     MixtureOfOutputs,

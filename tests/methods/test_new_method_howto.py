@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
     """An empty folder to work in, from which modules can be imported; the registry is put back afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(METHODS, "data", dict(METHODS.data))
     monkeypatch.delitem(sys.modules, "reweighing", raising=False)
     yield tmp_path
     sys.modules.pop("reweighing", None)

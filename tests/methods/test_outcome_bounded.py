@@ -6,13 +6,13 @@ from torch import nn
 import gcig
 from example_tables import gaps as gaps_of
 from example_tables import make_biased, make_biased_task, task_gap
+from gcig.core.references import Rows
 from gcig.core.task import Binary
 from gcig.methods.adversarial import AdversarialClassifier
 from gcig.methods.lagrangian import LagrangianClassifier
 from gcig.methods.outcome_bounded import BoundedEpochs, measure_rates, members_of_cells
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
-from gcig.training.batches import Rows
 from support.games import data_of, make_data, make_rows
 
 

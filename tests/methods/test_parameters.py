@@ -9,9 +9,10 @@ from sklearn.base import clone
 from torch import nn
 
 from gcig import InputError
+from gcig._arguments import optional
 from gcig.methods import METHODS
 from gcig.methods.fairx.estimator import FairXClassifier
-from gcig.methods.parameters import FRACTION, POSITIVE, Parametrised, optional, parameter
+from gcig.methods.parameters import FRACTION, POSITIVE, Parametrised, parameter
 from gcig.methods.unconstrained import UnconstrainedClassifier
 from gcig.training.loop import DivergenceError
 

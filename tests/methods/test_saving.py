@@ -15,15 +15,15 @@ from torch import nn
 
 import gcig
 from example_tables import QUICK, make_loans
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.attribution import IntegratedGradients
 from gcig.core.task import Binary, Classes, Number
 from gcig.methods.fairx.estimator import FairXClassifier, FairXRegressor
-from gcig.methods.networks import Affine, MixtureOfOutputs, restore_network
+from gcig.methods.networks import MixtureOfOutputs, restore_network
 from gcig.methods.registry import METHODS
 from gcig.methods.saving import decode, describe_model, encode, published_cells
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor
-from gcig.models.mlp import make_mlp
+from gcig.models.mlp import Affine, make_mlp
 from gcig.persistence import PersistenceError, load_folder, save_folder
 
 # Short training may leave a model that a guard warns of; here it is only stored.

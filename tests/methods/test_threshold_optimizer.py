@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score
 
 import gcig
 from example_tables import QUICK_BIASED, gaps, make_biased
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.methods.threshold_optimizer import ThresholdOptimizerClassifier, ThresholdRule, equalize_odds
 from gcig.methods.unconstrained import UnconstrainedClassifier
 

@@ -5,9 +5,11 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 
 from example_tables import make_loans
-from gcig._validation import InputError, InputWarning
-from gcig.methods.training_data import check_table, resample, split_rows
-from gcig.training.batches import Rows
+from gcig._arguments import InputError, InputWarning
+from gcig.core.references import Rows
+from gcig.methods.training_data import resample, split_rows
+from gcig.tables.check import check_table
+from gcig.tables.splitting import hold_out_rows
 
 LOANS = make_loans(200)
 CPU = torch.device("cpu")
@@ -20,7 +22,8 @@ def checked(sample_weight=None, class_weight=None, *, y=LOANS.y, groups=LOANS.se
 def prepared(table, fraction=0.2, seed=0):
     """Return the rows, those for training, and those held out; a row's first entry is twice its number."""
     encoded = np.arange(len(table.frame) * 2, dtype=np.float32).reshape(-1, 2)
-    return split_rows(table, encoded, torch.tensor(table.labels.codes), CPU, fraction, seed)[:3]
+    held_out = hold_out_rows(table, fraction, seed)
+    return split_rows(table, encoded, torch.tensor(table.labels.codes), CPU, held_out)
 
 
 def test_a_checked_table_has_codes_and_names():

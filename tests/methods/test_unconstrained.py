@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 import gcig
 from example_tables import QUICK, make_loans
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.methods.fairx.estimator import FairXClassifier
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier, UnconstrainedRegressor

@@ -12,7 +12,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
-from gcig._validation import InputError, InputWarning
+import gcig
+from gcig._arguments import InputError, InputWarning
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.methods.unconstrained import UnconstrainedClassifier
@@ -277,3 +278,23 @@ def test_input_warnings_are_issued_once(sample):
     ) as said:
         evaluate(model, X.assign(job="baker"), y, sensitive_features=sex, n_bootstrap=0)
     assert len(said) == 1
+
+
+def test_rows_that_a_model_was_trained_on_are_recognised_and_marked(tmp_path) -> None:
+    data = gcig.load_dataset("german", include_sensitive=False)
+    rows = [(each[:700], each[700:]) for each in (data.X, data.y, data.sensitive_features)]
+    (X, test), (y, y_test), (sex, sex_test) = rows
+    model = gcig.methods.METHODS["unconstrained"].estimator(max_epochs=2, random_state=0)
+    model.fit(X, y, sensitive_features=sex).save(tmp_path / "model")
+
+    def remarks(reference=None, rows=(test, y_test, sex_test)) -> str:
+        X, y, groups = rows
+        found = evaluate(
+            gcig.load(tmp_path / "model"), X, y, sensitive_features=groups, reference=reference, n_bootstrap=0
+        )
+        return " ".join(found.remarks)
+
+    assert "reference rows are rows that the model was trained on" in remarks((X, y, sex))
+    assert "reference rows are" in remarks((X[:200], y[:200], sex[:200]))
+    assert "evaluated rows are" in remarks(rows=(X, y, sex))
+    assert "trained on" not in remarks() + remarks((test, y_test, sex_test))

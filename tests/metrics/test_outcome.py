@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.metrics import predictions as outcome
 
 Y = [1, 1, 0, 0, 1, 1, 0, 0]

@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics as reference
 from sklearn.exceptions import UndefinedMetricWarning
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.metrics import predictions as outcome
 from gcig.metrics.predictions import evaluate_predictions
 

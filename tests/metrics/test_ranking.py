@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from gcig.metrics.ranking import auc_difference, roc_auc
+from gcig.metrics.intervals import auc_difference
+from gcig.metrics.utility import roc_auc
 
 RNG = np.random.default_rng(0)
 N = 3000

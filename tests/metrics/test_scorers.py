@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.tree import DecisionTreeClassifier
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.definition import Definition
 from gcig.metrics import equalized_odds_gap, equalized_odds_scorer, gcig_score, gcig_scorer
 

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gcig.core.outcome import cell_rates
+from gcig.core.references import Rows
 from gcig.core.task import Binary
 from gcig.methods.lagrangian import LagrangianClassifier, PrimalDual, violations
-from gcig.training.batches import Rows
 from support.games import data_of, make_game, make_rows
 
 cooper = pytest.importorskip("cooper")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gcig.records import Bound, Evaluation, GroupRates, Interval
-from gcig.records.evaluation import Figure, decides_alike, has_collapsed
+from gcig.records.evaluation import Figure
 from gcig.records.explanation import ColumnReason, RowExplanation
 
 VALUES = {"base_rate": 0.5, "selection_rate": 0.4, "tpr": 0.8, "fpr": math.nan, "ppv": 1.0, "gcig": 0.1}
@@ -143,16 +143,10 @@ def test_a_bound_is_met_only_if_its_confidence_limit_is_within_it(value, limit, 
     assert str(bound).startswith(f"max_eo_gap=0.1: {status} (")
 
 
-@pytest.mark.parametrize(("auc", "collapsed"), [(0.549, True), (0.55, False), (math.nan, False)])
-def test_a_model_that_does_not_rank_has_collapsed(auc, collapsed):
-    assert has_collapsed(auc) is collapsed
-
-
 @pytest.mark.parametrize(
     ("rate", "alike"), [(0.005, True), (0.006, False), (0.994, False), (0.995, True), (math.nan, False)]
 )
 def test_a_model_that_selects_nobody_or_everybody_decides_alike(rate, alike):
-    assert decides_alike(rate) is alike
     found = dataclasses.replace(EVALUATION, decided_alike=max(rate, 1 - rate))
     assert found.decides_alike is alike
     assert found.degenerate is alike

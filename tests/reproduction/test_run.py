@@ -142,7 +142,7 @@ def test_changes_are_made_to_the_parameters_of_each_fold():
 @pytest.mark.slow
 def test_parameters_are_tuned_inside_the_folds(tmp_path, monkeypatch):
     small = {key: replace(m, search_space={"learning_rate": (0.01, 0.02)}) for key, m in METHODS.items()}
-    monkeypatch.setattr(METHODS, "_entries", small)
+    monkeypatch.setattr(METHODS, "data", small)
     monkeypatch.setitem(experiments._FOLDS, "sensitivity", 1)
     row = {"groups": 2, "ratio": 3.0, "low": 2.0, "high": 4.0, "rounds": 1}
     cost = [{**row, "rule": rule_name(steps), "groups": n} for steps in STEPS for n in GROUPS]

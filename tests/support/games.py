@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcig.core.references import Rows
 from gcig.core.task import Binary, Classes, Number, Task
 from gcig.methods.outcome_bounded import Game
 from gcig.methods.training_data import TrainingData
-from gcig.training.batches import Rows
 from gcig.training.runtime import flattened
 
 

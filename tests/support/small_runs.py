@@ -83,4 +83,4 @@ def registered(key, estimator):
     try:
         yield key
     finally:
-        del METHODS._entries[key]
+        del METHODS.data[key]

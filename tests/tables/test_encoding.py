@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.tables.encoding import TableEncoder, UnseenValuesWarning, looks_like_identifier
 
 
@@ -79,7 +79,7 @@ def test_scikit_learn_encodes_the_same(people):
         ),
     )
 )
-@pytest.mark.filterwarnings("ignore::gcig._validation.InputWarning")  # constant columns
+@pytest.mark.filterwarnings("ignore::gcig._arguments.InputWarning")  # constant columns
 def test_training_columns_have_mean_zero_and_deviation_one(values):
     encoder = TableEncoder()
     encoded = encoder.fit_transform(values).astype(np.float64)

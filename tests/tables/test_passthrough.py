@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gcig._validation import InputError, InputWarning
+from gcig._arguments import InputError, InputWarning
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
 

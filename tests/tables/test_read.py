@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.tables.read import open_table
 from support.tables_from_files import read_table
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.tables.splitting import hold_out, k_folds, split_table
 
 

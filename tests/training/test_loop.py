@@ -221,14 +221,6 @@ def test_an_epoch_may_have_another_number_of_steps_than_a_pass():
     assert sorted(seen[:12]) == sorted(seen[12:24]) == list(range(12))
 
 
-def test_training_may_return_to_where_it_started():
-    counter = Counter()
-    outcome = run(counter, max_epochs=3, validate=lambda _: Validation(2.0), start=1.0)
-    assert (outcome.best_epoch, counter.steps) == (0, 0)
-    assert len(outcome.history) == 3
-    assert run(counter, max_epochs=3, validate=lambda _: Validation(0.5), start=1.0).best_epoch == 1
-
-
 def test_progress_goes_to_standard_error(capsys):
     run(Counter(), max_epochs=2, progress=True)
     captured = capsys.readouterr()

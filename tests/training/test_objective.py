@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from gcig.core.attribution import IntegratedGradients
+from gcig.core.attribution import IntegratedGradients, Score
 from gcig.core.penalties import gaps_by_kind
-from gcig.core.references import Means, Members
+from gcig.core.references import Means, Members, Rows
 from gcig.core.task import TASKS
-from gcig.training.batches import Rows, StudentBatches, all_outputs
+from gcig.training.batches import StudentBatches, all_outputs
 from gcig.training.objective import Explaining, MiniBatch, Objective
 from support.problems import Formula, make_problem
 
@@ -89,14 +89,25 @@ def test_gaps_are_those_of_the_explained_rows(key):
     batch = batches(problem.network, positions)
     found, own = batch.gaps(torch.tensor(0.7)), positions[:10]
     cells, how = problem.task.cells(problem.y[own]), batch.explaining
-    values = {}
-    for name, drawn in batch.references.items():
-        one = problem._replace(x=problem.x[own], y=problem.y[own])
-        values[name] = IntegratedGradients().attribute(one.score, one.x, drawn.flatten(0, 1))
-    weights = batches.rows.weights[own]
-    expected = gaps_by_kind(values, how.kinds, how.baselines, cells, 0.7, weights)
-    for name, pair in expected.items():
-        torch.testing.assert_close(torch.stack(found[name]), torch.stack(pair), rtol=1e-4, atol=1e-5)
+    score, rows, weights = (
+        Score.of(problem.network, problem.task, problem.y[own]),
+        problem.x[own],
+        batches.rows.weights[own],
+    )
+
+    def expected(name):
+        drawn = how.kinds[name].of(cells, how.generator).flatten(0, 1)
+        values = {
+            name: IntegratedGradients(n_steps=2 if name == "means" else 8).attribute(score, rows, drawn)
+        }
+        return torch.stack(gaps_by_kind(values, how.kinds, how.baselines, cells, 0.7, weights)[name])
+
+    torch.testing.assert_close(torch.stack(found["means"]), expected("means"), rtol=1e-4, atol=1e-5)
+    again = [batches(problem.network, positions).gaps(torch.tensor(0.7))["members"] for _ in range(300)]
+    one = torch.stack([torch.stack(each) for each in again]).double().detach()  # one point of each path
+    other = torch.stack([expected("members") for _ in range(300)]).double()
+    error = ((one.var(0) + other.var(0)) / 300).sqrt()
+    assert ((one.mean(0) - other.mean(0)).abs() < 4 * error).all()
     gradients = torch.autograd.grad(
         found["members"][1], list(problem.network.parameters()), allow_unused=True
     )

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _num_samples
 from torch import Tensor, nn
 
+from gcig._arguments import InputError, listed
 from gcig._arrays import Codes, Floats, Rows
-from gcig._tables import listed
-from gcig._validation import InputError, check_features
 from gcig.adapters.tensors import to_tensor
 from gcig.core.modules import evaluating
 from gcig.records.formatting import counted
+from gcig.tables.check import check_features
 
 _CHUNK_ROWS = 65_536  # rows per forward pass
 _ROUNDING = 1e-6  # probabilities may leave [0, 1] by the rounding error of float32

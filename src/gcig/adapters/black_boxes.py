@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from gcig._arrays import Floats, Rows
-from gcig._tables import rename_as
-from gcig._validation import check_features, match_columns
 from gcig.adapters.base import (
     AdaptedModel,
     Task,
@@ -26,6 +24,8 @@ from gcig.adapters.entries import TableEncoding
 from gcig.adapters.onnx import OnnxClassifier
 from gcig.adapters.origin import categorical_columns
 from gcig.adapters.tensors import clipped_logits, clipped_logs
+from gcig.tables.check import check_features, match_columns
+from gcig.tables.names import rename_as
 
 ScoreTable = Callable[[Any], Floats]
 _BOOSTED = "gradient boosted trees"

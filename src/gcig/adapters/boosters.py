@@ -11,10 +11,11 @@ import pandas as pd
 from pandas.api import types as pt
 from scipy.special import softmax
 
-from gcig._tables import listed, rename_as
-from gcig._validation import InputError, check_features, match_columns
+from gcig._arguments import InputError, listed
 from gcig.adapters.base import Task
 from gcig.adapters.booster_files import load_safely
+from gcig.tables.check import check_features, match_columns
+from gcig.tables.names import rename_as
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost"}
 # Objectives, or their first letters, of models that predict numbers: those of XGBoost, then of LightGBM.

@@ -15,8 +15,8 @@ import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Floats, Rows
-from gcig._validation import InputError, check_features
 from gcig.adapters.base import (
     DifferentiableModel,
     Outputs,
@@ -29,6 +29,7 @@ from gcig.adapters.base import (
 )
 from gcig.adapters.modules import Scored
 from gcig.adapters.origin import Origin, origin_of_steps
+from gcig.tables.check import check_features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

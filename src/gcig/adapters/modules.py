@@ -9,13 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Rows
-from gcig._validation import InputError, check_features
 from gcig.adapters.base import DifferentiableModel, Task, default_names, numeric_rows
 from gcig.adapters.origin import column_origin
 from gcig.adapters.tensors import first_parameter, to_tensor
 from gcig.core.columns import spread_origin
 from gcig.core.modules import Score, evaluating
+from gcig.tables.check import check_features
 
 Preprocess = Callable[[Any], Any]
 

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._tables import listed, rename_as
-from gcig._validation import InputError, check_features
+from gcig._arguments import InputError, listed
 from gcig.adapters.base import Task
+from gcig.tables.check import check_features
+from gcig.tables.names import rename_as
 
 _TYPES: dict[str, Any] = {
     "tensor(float)": np.float32,

@@ -6,7 +6,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 from torch import nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.adapters.base import AdaptedModel, Task
 from gcig.adapters.black_boxes import adapt_black_box
 from gcig.adapters.estimators import DifferentiablePipeline, GcigModel, LinearModel

@@ -9,10 +9,8 @@ from typing import Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument, is_flag, is_number
+from gcig._arguments import InputError, InputWarning, check_argument, is_flag, is_number
 from gcig._files import hash_file
-from gcig._tables import as_spelled, level_name
-from gcig._validation import InputError, InputWarning, check_lengths
 from gcig.adapters import OnnxClassifier
 from gcig.adapters.boosters import booster_columns
 from gcig.auditing.audit_change import compare_audits
@@ -27,14 +25,18 @@ from gcig.auditing.parts import (
 )
 from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
-from gcig.auditing.verdict import MATERIAL, judge
+from gcig.auditing.verdict import judge
 from gcig.core.modules import Score
-from gcig.metrics.checked import MeasureOptions, Reference
+from gcig.metrics.checked import Reference
 from gcig.metrics.evaluation import measure_once
 from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.records.options import MeasureOptions
+from gcig.records.verdict import MATERIAL
+from gcig.tables.frames import check_lengths, level_name
+from gcig.tables.names import as_spelled
 from gcig.tables.read import open_table
 from gcig.tables.roles import assign_roles, check_positive
 
@@ -134,7 +136,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, y, sensitive_features),
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
@@ -145,11 +147,13 @@ def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
 
 
 def _finish(
-    record: AuditRecord, earlier: AuditRecord | None, model: Any, options: MeasureOptions, material: float
+    record: AuditRecord, earlier: AuditRecord | None, model: Any, plan: Plan, material: float
 ) -> AuditResult:
     """Add the verdict, and the change since an earlier audit."""
-    how: dict[str, Any] = {"legitimate": options.legitimate, "seed": options.seed, "material": material}
-    plain, trained = (getattr(model, each, None) for each in ("plain_", "validation_"))
+    how: dict[str, Any] = {"legitimate": plan.options.legitimate, "seed": plan.options.seed}
+    how |= {"material": material, "on_training_rows": plan.on_training_rows}
+    given, plain, trained = (getattr(model, each, None) for each in ("given_", "plain_", "validation_"))
+    plain = given or plain  # a network that was given is what was repaired
     if isinstance(plain, Mapping) and isinstance(trained, Mapping):
         how |= {"plain": plain, "trained": trained}
     record = replace(record, verdict=judge(record.evaluation, **how))
@@ -205,7 +209,6 @@ def audit_file(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    progress: bool = False,
     rows_at_once: int = ROWS_AT_ONCE,
     in_memory_rows: int = SAMPLED_ROWS,
     **options: Any,
@@ -245,8 +248,6 @@ def audit_file(
         Processes that measure parts of a large file.
     backend, address : str, optional
         "dask" or "ray", and the address of the cluster: joblib then measures the parts there.
-    progress : bool
-        Whether to report progress on standard error.
     rows_at_once : int
         Rows per part.
     in_memory_rows : int
@@ -284,12 +285,15 @@ def audit_file(
 
     def measure(each: Any) -> tuple[Plan, Evaluation, tuple[str, ...]]:
         known = assign_roles(files[0], **roles, known=columns_of(each, files[0].names))
-        source = LabelledFiles(files, known, rows_at_once=rows_at_once)
+        source = LabelledFiles(
+            files,
+            known,
+            rows_at_once=rows_at_once,
+            refuses_missing=chosen.missing_groups == "refuse",
+        )
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
-        return _measure_in_parts(
-            each, source, reference, positive, chosen, jobs, backend, address, shown=progress
-        )
+        return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", InputWarning)  # every batch would repeat the warning
@@ -307,7 +311,7 @@ def audit_file(
         classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _measure_in_memory(
@@ -344,8 +348,6 @@ def _measure_in_parts(
     jobs: int,
     backend: str | None,
     address: str | None,
-    *,
-    shown: bool,
 ) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """Measure a file in parts that are added up."""
     survey = source.survey(options.seed)
@@ -363,7 +365,7 @@ def _measure_in_parts(
         hashed = row_keys(None, len(rows), options.seed)
         plan = make_plan(adapted, options, rows, hashed, given=True, disjoint=True)
     flags = sorted(survey.missing)
-    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address, "shown": shown}
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "address": address}
     found = measure_files(plan, source, classes, flags, **how).result(suppress=True)
     return plan, found, tuple(map(level_name, classes))
 

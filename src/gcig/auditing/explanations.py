@@ -13,10 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from gcig._arguments import check_argument, is_flag
+from gcig._arguments import InputError, check_argument, is_flag, listed
 from gcig._files import write_if_named
-from gcig._tables import level_name, listed
-from gcig._validation import InputError, check_features, check_groups
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
@@ -32,7 +30,6 @@ from gcig.auditing.rows import (
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.modules import Score
 from gcig.metrics.checked import (
-    MeasureOptions,
     Reference,
     favourable_classes,
     read_labels,
@@ -42,6 +39,9 @@ from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisi
 from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown
+from gcig.records.options import MeasureOptions
+from gcig.tables.check import check_features, check_groups
+from gcig.tables.frames import level_name
 from gcig.tables.read import open_table
 from gcig.tables.roles import assign_roles, check_positive
 

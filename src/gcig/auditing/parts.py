@@ -14,15 +14,17 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from gcig._progress import progress
-from gcig._validation import InputError, check_filled, check_groups
+from gcig._arguments import InputError
+from gcig._progress import LONG, progress, silent
 from gcig.adapters import AdaptedModel
-from gcig.metrics.checked import MeasureOptions, check_rows
+from gcig.metrics.checked import check_rows, known_groups
 from gcig.metrics.partial import Partial
 from gcig.metrics.plan import Plan, make_plan
 from gcig.metrics.samples import row_keys
+from gcig.records.options import MeasureOptions
+from gcig.tables.check import check_groups
 from gcig.tables.read import TableFile
-from gcig.tables.roles import Roles, target_codes
+from gcig.tables.roles import Roles, check_filled, target_codes
 
 ROWS_AT_ONCE = 65_536
 SAMPLED_ROWS = 50_000  # of a larger file: references are taken from them
@@ -49,6 +51,7 @@ class LabelledFiles:
     roles: Roles
     task: str = "binary"
     rows_at_once: int = ROWS_AT_ONCE
+    refuses_missing: bool = True  # whether rows without a group are an error
 
     @property
     def n_rows(self) -> int:
@@ -64,7 +67,8 @@ class LabelledFiles:
             if only not in (None, place):
                 continue
             for frame in file.batches(self.roles.columns, rows=rows or self.rows_at_once):
-                check_filled(frame, (self.roles.target, *self.roles.sensitive))
+                protected = self.roles.sensitive if self.refuses_missing else ()
+                check_filled(frame, (self.roles.target, *protected))
                 yield start, frame
                 start += len(frame)
 
@@ -140,7 +144,8 @@ def plan_of_files(
     """Freeze a plan: references are rows of the sample, unless the model knows its own."""
     flags = sorted(survey.missing)
     inputs, labels, groups, _ = source.part(0, survey.sample, classes, flags)
-    names = check_groups(survey.groups, n_rows=len(survey.groups)).names
+    _, distinct, _ = known_groups(survey.groups, options.missing_groups)
+    names = check_groups(distinct, n_rows=len(distinct)).names
     if adapted.groups is not None and set(names) <= set(adapted.groups):
         names = adapted.groups
     own = () if adapted.classes is None else tuple(adapted.classes.tolist())
@@ -152,7 +157,7 @@ def plan_of_files(
         names=names,
         missing_groups=options.missing_groups,
     )
-    keys = row_keys(survey.positions, len(rows), options.seed)
+    keys = rows.hashed_keys(survey.positions, options.seed)
     given = adapted.baselines is None
     return make_plan(adapted, options, rows, keys, given=given)
 
@@ -166,7 +171,6 @@ def measure_files(
     jobs: int = 1,
     backend: str | None = None,
     address: str | None = None,
-    shown: bool = False,
 ) -> Partial:
     """Measure all rows in parts, and add them up."""
 
@@ -188,7 +192,7 @@ def measure_files(
         else (plan.read(data) for data in run_tasks(tasks(), jobs, backend, address))
     )
     total: Any = 0
-    with progress(source.n_rows, "Measuring", shown=shown) as advance:
+    with progress(source.n_rows, "Measuring", after=LONG) as advance, silent():
         for found in measured:
             total = total + found
             advance(found.n_rows)
@@ -198,7 +202,8 @@ def measure_files(
 
 def _measure(plan: Plan, part: Part) -> bytes:
     inputs, labels, groups, keys = part
-    return plan.measure(inputs, labels, groups, keys=keys).to_bytes()
+    with silent():
+        return plan.measure(inputs, labels, groups, keys=keys).to_bytes()
 
 
 def _measure_file(
@@ -206,9 +211,10 @@ def _measure_file(
 ) -> bytes:
     """Measure one of several files."""
     total: Any = 0
-    for start, frame in source.frames(only=place):
-        inputs, labels, groups, keys = source.part(start, frame, classes, flags)
-        total = total + plan.measure(inputs, labels, groups, keys=keys)
+    with silent():
+        for start, frame in source.frames(only=place):
+            inputs, labels, groups, keys = source.part(start, frame, classes, flags)
+            total = total + plan.measure(inputs, labels, groups, keys=keys)
     whole: Partial = total
     return whole.to_bytes()
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import InputError
 from gcig._files import read_json, write_if_named
-from gcig._validation import InputError
 from gcig.auditing.verdict import judge
 from gcig.records import Evaluation
 from gcig.records.audit import AUDIT_SCHEMA, AuditRecord

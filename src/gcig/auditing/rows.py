@@ -13,8 +13,6 @@ from pandas.api import types as pt
 from sklearn.utils import _safe_indexing
 
 from gcig._arrays import Codes, Floats, Rows
-from gcig._tables import level_name
-from gcig._validation import check_features
 from gcig.adapters import Outputs
 from gcig.adapters.base import last_step
 from gcig.core.attribution import Score
@@ -23,7 +21,9 @@ from gcig.core.explained import smallest_by_group
 from gcig.metrics.plan import Plan
 from gcig.metrics.relative_to_means import compare_rows
 from gcig.records.explanation import HIDDEN, ColumnReason, RowExplanation
-from gcig.tables.dates import are_dates, count_days
+from gcig.tables.check import check_features
+from gcig.tables.columns import are_dates, count_days
+from gcig.tables.frames import level_name
 
 NEIGHBOUR_ROWS = 5000  # people that are searched for neighbours: a sample of the table
 _MEMBERS = 128  # references of each group that a row is compared with if the model has no gradients

@@ -19,9 +19,8 @@ import pandas as pd
 import torch
 from torch import nn
 
+from gcig._arguments import InputError, listed
 from gcig._files import hash_file
-from gcig._tables import listed
-from gcig._validation import InputError, check_features
 from gcig._version import __version__
 from gcig.adapters import AdaptedModel, OnnxClassifier
 from gcig.adapters.boosters import booster_kind, open_booster
@@ -32,6 +31,7 @@ from gcig.metrics.plan import Plan
 from gcig.persistence import fingerprint
 from gcig.records import Evaluation
 from gcig.records.audit import Subject
+from gcig.tables.check import check_features
 
 _MAX_ONNX_BYTES = 2**31  # the limit of the format
 _SAFE_TYPES = ("numpy.dtype",)  # unknown to skops, which reads it from an empty array, without pickle
@@ -65,7 +65,7 @@ def open_model(path: str | Path, *, trust_pickle: bool = False) -> Any:
     >>> _ = joblib.dump({"any": "object"}, path)
     >>> open_model(path)
     Traceback (most recent call last):
-    gcig._tables.InputError: ...
+    gcig._arguments.InputError: ...
     >>> open_model(path, trust_pickle=True)
     {'any': 'object'}
     """

@@ -2,12 +2,14 @@
 
 In this order:
 
-1. *undefined*: there is no reason gap, or it has no interval.
-2. *different standards*: the lower limit of the varying part, or of the attribute shift, is above 0.1; or
-   columns were declared legitimate, and the rest depends on the group beyond chance.
+1. *different standards*: the lower limit of the varying part, or of the attribute shift, is above 0.1; or
+   columns were declared legitimate, and the rest depends on the group beyond chance (p of the exact test at
+   most 0.01, and a lower limit above 0).
+2. *undefined*: there is no reason gap, or it has no interval.
 3. *no dependence*: the upper limit of the reason gap is below `material`, those of the varying part and of
    the attribute shift are below 0.1, and there is no red flag.
-4. *group differences*: the reason gap is above chance, and the varying part is shown to be small.
+4. *group differences*: the reasons depend on the group beyond chance, and the varying part is shown to be
+   small.
 5. *uncertain*: everything else.
 """
 
@@ -18,11 +20,11 @@ from typing import Any
 from gcig.records import Evaluation
 from gcig.records.base import UNDEFINED, Interval
 from gcig.records.trust import LARGE_OFFSET, LOW_FAITHFULNESS
-from gcig.records.verdict import Verdict
+from gcig.records.verdict import MATERIAL, STANDARDS, Verdict
 
-MATERIAL = 0.05  # units of the spread of the score: the smallest reason gap that matters
-STANDARDS = 0.1  # the same unit: a varying part, or attribute shift, above it is a different standard
-_CHANCE = 0.05  # level of the exact test of the reason gap
+# Level of the exact test of the reason gap. On the half for design the test alone finds more at 300 rows than
+# a lower limit above 0, which is cautious close to 0. A different standard needs both.
+_CHANCE = 0.01
 # Explanations of independent columns have a mean l1 norm of about the root of the number of columns that
 # count; above this multiple of it they cancel (docs/validity.rst).
 _CANCELLING = 2.0
@@ -38,6 +40,7 @@ def judge(
     seed: int = 0,
     plain: Mapping[str, float] | None = None,
     trained: Mapping[str, float] | None = None,
+    on_training_rows: bool = False,
 ) -> Verdict:
     """Return the verdict about a model.
 
@@ -53,6 +56,8 @@ def judge(
         The seed of all draws, to be printed.
     plain, trained : mapping, optional
         ``reason_size`` of the plain network and of the model that was trained from it.
+    on_training_rows : bool
+        Whether people or references are rows that a model of gcig was fitted to.
 
     Examples
     --------
@@ -67,6 +72,8 @@ def judge(
     shift = _interval(evaluation, "attribute_shift")
     declared = tuple(map(str, legitimate)) if legitimate is not None else ()
     flags = red_flags(evaluation, plain, trained)
+    if on_training_rows:
+        flags = (*flags, "training_rows")
     p = evaluation.values().get(f"reason_gap{suffix}_p", math.nan)
     code, cause = _rule(gap, varying, shift, p, material, bool(declared), bool(flags))
     part = "varying" if cause == "reason_gap_varying" else "common"
@@ -100,15 +107,15 @@ def _rule(
     flagged: bool,
 ) -> tuple[str, str]:
     """Return the code, and the figure that decides."""
+    if shift.low > STANDARDS:  # which needs no explanation
+        return "different_standards", "attribute_shift"
     if math.isnan(gap.low + gap.high + varying.low + varying.high):
         return "undefined", ""
-    by_chance = not (gap.low > 0 and not p > _CHANCE)
-    if shift.low > STANDARDS:
-        return "different_standards", "attribute_shift"
+    by_chance = not p <= _CHANCE
     if varying.low > STANDARDS:
         return "different_standards", "reason_gap_varying"
     small = gap.high < material
-    if declared and not by_chance and not small:
+    if declared and not by_chance and gap.low > 0 and not small:
         return "different_standards", "reason_gap"
     alike = varying.high < STANDARDS and not shift.high >= STANDARDS  # no shift is measured without a column
     if small and alike:
@@ -144,6 +151,7 @@ _FLAGS = {
     "unfaithful_attributions": "the attributions do not describe the model",
     "cancelling_explanations": "large parts of the explanations cancel",
     "grown_explanations": "explanations grew in training",
+    "training_rows": "the model was trained on these rows",
 }
 
 

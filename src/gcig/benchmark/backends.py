@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from joblib import Parallel, delayed, parallel_config, register_parallel_backend
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.fingerprints import code_fingerprints
 from gcig.benchmark.store import RunError

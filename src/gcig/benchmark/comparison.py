@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from gcig._arguments import check_argument, is_count, is_flag
-from gcig._validation import InputError, warn_if_sensitive_in
+from gcig._arguments import InputError, check_argument, is_count, is_flag
 from gcig.benchmark.backends import BACKENDS, IN_PROCESS, Backend, device_parameters
 from gcig.benchmark.results import csv_text, method_label, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
@@ -24,6 +23,7 @@ from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown, text_table
 from gcig.report.displays import ParetoDisplay
 from gcig.report.summaries import CONCLUDED, find_front, lead_names, main_measure, summarise
+from gcig.tables.check import warn_if_sensitive_in
 
 _TASKS = {"binary": "two classes", "classes": "several classes", "number": "numbers"}
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from gcig._arrays import Positions
+from gcig._progress import silent
 from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
 from gcig.benchmark.tables import Table
@@ -101,20 +102,21 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     model.fit(X, y, sensitive_features=groups)
     seconds = time.perf_counter() - start
     X, y, groups = table.rows(test)
-    found = evaluate(
-        model,
-        X,
-        y,
-        sensitive_features=groups,
-        task=table.task,
-        measures=sorted({MAIN[table.task], KNOWING[table.task], *UNFAIRNESS})
-        if trial.role == "tune"
-        else "default",
-        definition=trial.definition,
-        min_cell=1,  # results are compared between methods, not published per group
-        n_bootstrap=0,
-        random_state=0,
-    )
+    with silent():
+        found = evaluate(
+            model,
+            X,
+            y,
+            sensitive_features=groups,
+            task=table.task,
+            measures=sorted({MAIN[table.task], KNOWING[table.task], *UNFAIRNESS})
+            if trial.role == "tune"
+            else "default",
+            definition=trial.definition,
+            min_cell=1,  # results are compared between methods, not published per group
+            n_bootstrap=0,
+            random_state=0,
+        )
     measured = replace(failed_result(trial, ""), evaluation=found, fit_seconds=seconds, error=None)
     if trial.role == "tune":  # predictions of tuning trials are never pooled
         return measured

@@ -13,7 +13,7 @@ from gcig.methods.registry import METHODS
 
 # The parts of the package that can change the result of a trial; reports and commands cannot.
 _RESULT_CODE = (
-    *("_tables", "_validation", "adapters", "core", "datasets", "methods", "metrics", "tables"),
+    *("_arguments", "adapters", "core", "datasets", "methods", "metrics", "tables"),
     *("models", "records/base", "records/evaluation", "training"),
     *("benchmark/execution", "benchmark/tables", "benchmark/trials"),
 )

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gcig._tables import guard_formula
-from gcig._validation import Groups
 from gcig.benchmark.trials import TRIAL_FIELDS, canonical_json
 from gcig.methods.registry import METHODS
-from gcig.metrics.checked import make_task
 from gcig.metrics.measure import MEASURES, load_measures
 from gcig.metrics.predictions import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
+from gcig.tables.check import Groups
+from gcig.tables.names import guard_formula
 
 _FIRST = ("dataset", "method", "fold", "seed")
 _LAST = ("collapsed", "fit_seconds", "parameters", "variant", "repeat", "threshold", "n_rows", "error",
@@ -135,7 +134,7 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
     groups = column("group").astype(np.int64)
     names = tuple(map(str, range(int(groups.max()) + 1)))
     evaluation = results[0].evaluation
-    task = "binary" if evaluation is None else evaluation.task
+    task: Any = "binary" if evaluation is None else evaluation.task
     outputs = sorted(name for name in results[0].predictions if name.startswith("score"))
     labels: Any = column("label") if task == "number" else column("label").astype(np.int64)
     return evaluate_arrays(
@@ -147,5 +146,5 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
         threshold=math.nan,
         probabilistic=False,
         min_cell=1,
-        task=make_task(task, labels, None, len(outputs)),
+        task=task,
     )

@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
+from gcig._arguments import warn_caller
 from gcig._files import read_json, write_atomically
-from gcig._warnings import warn_caller
 from gcig.benchmark.fingerprints import code_fingerprints, installed_versions
 from gcig.benchmark.tables import Table
 from gcig.benchmark.trials import Trial, canonical_json

@@ -12,18 +12,11 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pt
 
-from gcig._validation import (
-    Groups,
-    Labels,
-    check_cells,
-    check_features,
-    check_groups,
-    check_lengths,
-    level_codes,
-)
 from gcig.benchmark.trials import canonical_json
 from gcig.datasets.registry import load_dataset
 from gcig.metrics.checked import read_labels, recognise_task
+from gcig.tables.check import Groups, Labels, check_cells, check_features, check_groups
+from gcig.tables.frames import check_lengths, level_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

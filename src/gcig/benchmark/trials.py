@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 

@@ -11,6 +11,7 @@ import click
 from gcig.cli import options as opt
 from gcig.cli.frame import ExitCode, check_writable, command, echo, say
 from gcig.cli.limits import LimitedCommand, given_limits
+from gcig.records.verdict import MATERIAL
 
 if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
@@ -24,31 +25,11 @@ if TYPE_CHECKING:
 @opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
-@opt.min_cell_option
+@opt.measure_option(
+    *("measures", "task", "attribution", "legitimate", "robustness", "threshold", "favourable"),
+    *("min_cell", "missing_groups", "n_bootstrap", "max_calls"),
+)
 @opt.flag("--conservative", "Compare the end of the 95 % interval on the bad side with the limits.")
-@opt.threshold_option
-@opt.task_option
-@opt.option(
-    "--material",
-    "X",
-    "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.05,
-)
-@opt.option(
-    "--measures",
-    None,
-    "The figures: the usual ones, with those relative to means and from the literature (procedural), or all.",
-    default="default",
-    type=click.Choice(["default", "procedural", "all"]),
-)
-@opt.option(
-    "--attribution",
-    None,
-    "How scores are divided among columns: auto, integrated_gradients or shapley, which any two models "
-    "share.",
-    default="auto",
-)
 @opt.option(
     "--columns",
     None,
@@ -57,15 +38,14 @@ if TYPE_CHECKING:
     default="original",
     type=click.Choice(["original", "encoded", "raw"]),
 )
-@click.option(
-    "--legitimate",
-    metavar="COLUMN",
-    multiple=True,
-    help="A column whose differences between groups never count; may be repeated.",
+@opt.option(
+    "--material",
+    "GAP",
+    "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
+    default=MATERIAL,
+    type=click.FloatRange(min=0, min_open=True),
 )
-@opt.flag("--robustness", "Measure the reason gap by other attributions and references as well.")
 @opt.option("--other", "MODEL", "A second model: the paired differences are reported.", type=opt.PATH)
-@opt.favourable_option
 @opt.option(
     "--against",
     "FILE",
@@ -75,12 +55,6 @@ if TYPE_CHECKING:
 @opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
 @opt.trust_option
-@opt.option(
-    "--max-calls",
-    "N",
-    "Stop if a model without gradients would be called with more points than this to explain it.",
-    type=opt.COUNT,
-)
 @opt.option("--jobs", "N", "Processes that measure parts of a large file.", default=1, type=opt.COUNT)
 @opt.option(
     "--backend",
@@ -98,7 +72,6 @@ def audit(
     html: Path | None,
     markdown: Path | None,
     columns: str,
-    legitimate: tuple[str, ...],
     seed: int,
     quiet: bool,
     as_json: bool,
@@ -119,7 +92,7 @@ def audit(
     Limits turn the audit into a gate. Exit codes: 0 within the limits (or none given), 1 outside a limit or
     the model collapsed, 2 bad input, 3 inconclusive (a figure with a limit cannot be judged on these rows).
     """
-    from gcig._progress import announcing
+    from gcig._progress import announcing, silent
     from gcig.auditing import audit_file
     from gcig.core.definition import Definition
 
@@ -136,13 +109,11 @@ def audit(
         say(f"Auditing {model} on {file} ...")
     if columns != "original":
         options["definition"] = Definition(columns=columns)
-    with announcing((lambda _: None) if quiet else say):
+    with announcing((lambda _: None) if quiet else say), silent(quiet):
         found = audit_file(
             model,
             file,
-            legitimate=list(legitimate) or None,
             random_state=seed,
-            progress=not quiet,
             **options,
         )
     check = found.check(**limits, conservative=conservative) if limits else None

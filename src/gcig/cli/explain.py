@@ -28,9 +28,7 @@ from gcig.cli.frame import check_writable, command, echo, say
 @opt.option("--positive", "VALUE", "The value of the target that counts as 1.")
 @opt.option("--sensitive", "COLUMN", "The protected attribute; repeat to cross several.", multiple=True)
 @opt.model_columns_options
-@opt.threshold_option
-@opt.favourable_option
-@opt.min_cell_option
+@opt.measure_option("threshold", "favourable", "min_cell")
 @opt.flag("--include-protected", "Show the group of the row, and the columns that reveal it.")
 @opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
 @opt.trust_option

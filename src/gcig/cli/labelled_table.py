@@ -14,14 +14,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import checked_column, factorise, is_date_column, level_name, listed
-from gcig._validation import MAX_GROUPS, Groups, Labels, check_cells, check_groups
+from gcig._arguments import listed
 from gcig.benchmark.tables import strata_of_numbers
 from gcig.cli.frame import check_columns, did_you_mean
 from gcig.metrics.checked import MOST_CLASSES, recognise_task
 from gcig.records.formatting import counted, text_table
-from gcig.tables.dates import are_ambiguous_dates, are_dates
+from gcig.tables.check import MAX_GROUPS, Groups, Labels, check_cells, check_groups
+from gcig.tables.columns import are_ambiguous_dates, are_dates
 from gcig.tables.encoding import MAX_LEVELS, looks_like_identifier
+from gcig.tables.frames import checked_column, factorise, is_date_column, level_name
 from gcig.tables.notation import is_number, strip_sign
 from gcig.tables.read import TableFile, open_table
 from gcig.tables.roles import name_groups, names_by_column

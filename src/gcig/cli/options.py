@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gcig.cli.frame import did_you_mean
+from gcig.records.options import MeasureOptions
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -318,12 +321,28 @@ model_columns_options = _stack(
     _drop_option("Columns that are not inputs, for models that do not record their columns."),
     flag("--keep-sensitive", "The protected attribute is an input; for the same models."),
 )
-threshold_option = option(
-    "--threshold",
-    "P",
-    "Probability from which a decision is positive; the model's own rule by default.",
-    type=_SHARE,
-)
+
+
+def options_of(declared: type, *names: str) -> Callable[[F], F]:
+    """Return the options for fields of a dataclass that declares them for Python as well."""
+    known: dict[str, Any] = {each.name: each for each in fields(declared)}
+    types = {"share": _SHARE, "count": COUNT, "number": click.IntRange(min=0)}
+
+    def of(name: str) -> Callable[[F], F]:
+        about, flag_name = known[name].metadata, f"--{name.replace('_', '-')}"
+        if isinstance(known[name].default, bool):
+            return flag(flag_name, about["text"])
+        more: dict[str, Any] = {"multiple": True} if "multiple" in about else {"default": known[name].default}
+        if "choices" in about:
+            more["type"] = click.Choice(about["choices"])
+        elif "type" in about:
+            more["type"] = types[about["type"]]
+        return option(flag_name, about.get("metavar"), about["text"], **more)
+
+    return _stack(*map(of, names))
+
+
+measure_option = partial(options_of, MeasureOptions)
 held_out_options = _stack(
     keep_sensitive_option,
     option(
@@ -419,11 +438,4 @@ shard_option = option(
     "I/N",
     "Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
     callback=parse_shard,
-)
-min_cell_option = option(
-    "--min-cell",
-    "N",
-    "Suppress figures of (label, group) cells with fewer rows than this.",
-    type=COUNT,
-    default=11,  # SMALLEST_CELL, whose module is not imported for the help
 )

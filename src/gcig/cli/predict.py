@@ -109,7 +109,7 @@ def _check_request(
     model: Any, table: TableFile, ids: Sequence[str], keep: bool, sensitive: Sequence[str], out: Path | None
 ) -> list[str]:
     """Return the columns to pass through; raise an error if file or options do not fit the model."""
-    from gcig._tables import listed
+    from gcig._arguments import listed
 
     inputs = list(model.encoder_.feature_names_in_)
     if absent := [name for name in inputs if name not in table.names]:
@@ -145,7 +145,7 @@ def _predict_parts(
     """Yield the output of each part, and sum the warnings that count rows, to issue each once at the end."""
     import pandas as pd
 
-    from gcig._warnings import warn_caller
+    from gcig._arguments import warn_caller
     from gcig.tables.encoding import UnseenValuesWarning
 
     groups = list(sensitive) if estimator.needs_groups_to_predict else []
@@ -169,7 +169,7 @@ def _predict_parts(
 
 def warn_of_formulas(counts: Mapping[str, int]) -> None:
     """Warn about columns with entries that were written unchanged and that a spreadsheet would evaluate."""
-    from gcig._validation import warn_input
+    from gcig._arguments import warn_input
 
     for name, count in counts.items():
         if count:
@@ -187,7 +187,8 @@ def _predict_part(
     """Return the probability and decision of each row, and the warnings raised."""
     import pandas as pd
 
-    from gcig._tables import guard_formula, level_name
+    from gcig.tables.frames import level_name
+    from gcig.tables.names import guard_formula
     from gcig.tables.roles import name_groups
 
     extra: dict[str, Any] = {}
@@ -213,7 +214,7 @@ def _match_groups(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Rename groups as in training: a CSV file may have "1.0" or "true" if training had 1 or True."""
     import pandas as pd
 
-    from gcig._tables import level_name
+    from gcig.tables.frames import level_name
 
     known = {level for name in names for level in (name, *name.split(" & "))}
     several = frame.shape[1] > 1
@@ -239,7 +240,7 @@ def count_formulas(frame: pd.DataFrame) -> Mapping[str, int]:
     """Return the number of text entries per column that a spreadsheet would evaluate."""
     import pandas as pd
 
-    from gcig._tables import is_formula
+    from gcig.tables.names import is_formula
 
     texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
     return {str(name): sum(map(is_formula, frame[name].dropna().astype(str))) for name in texts}
@@ -250,7 +251,7 @@ def _summary(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from gcig._tables import level_name
+    from gcig.tables.frames import level_name
 
     classes = [level_name(value) for value in getattr(estimator, "classes_", np.empty(0)).tolist()]
     return {

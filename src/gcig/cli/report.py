@@ -116,7 +116,7 @@ def _draw_stored(
     path: Path, out: Path | None, draw: Callable[[Mapping[str, Any]], str], origin: str, remedy: str
 ) -> Drawn:
     """Draw the page of a JSON document, which may have been edited, and write it next to it by default."""
-    from gcig._validation import InputError
+    from gcig._arguments import InputError
 
     document = _json_object(path)
     try:

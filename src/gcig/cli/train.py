@@ -39,7 +39,7 @@ _FAIRX = ("budget", "max_gap", "max_reason_gap", "legitimate", "repair", "refere
 @opt.held_out_options
 @opt.option("--save-test", "FILE.csv", "Write the held-out rows to a file.", type=opt.PATH)
 @opt.option("--method", None, "Training method.", default="fairx", type=opt.METHOD)
-@opt.min_cell_option
+@opt.measure_option("min_cell")
 @opt.favourable_option
 @opt.option("--teacher", "MODEL", "FairX: a model whose predictions are kept, such as trees.", type=opt.PATH)
 @opt.trust_option

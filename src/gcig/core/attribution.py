@@ -10,7 +10,7 @@ part (see `gcig.core.gap`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
@@ -19,7 +19,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from gcig._plugins import Registry
-from gcig.core.modules import differentiating, running_eagerly
+from gcig.core.modules import differentiating, is_piecewise_linear
 from gcig.core.secants import Chain, secant_slopes
 from gcig.core.task import Task, as_outputs
 
@@ -84,11 +84,19 @@ class IntegratedGradients:
         for which quadrature has no right parameter gradient, and Gauss-Legendre nodes otherwise.
     n_steps : int
         Steps of the rule. Two nodes of smooth networks are as accurate as the paper's sum of sixteen.
+    positions : Tensor of shape (references,), optional
+        Instead of a rule, the one point of each path at which the gradient is taken, from 0 (the reference)
+        to 1 (the row). If it is drawn uniformly, the attribution is unbiased.
     """
 
     complete: ClassVar[bool] = True
     rule: str = "auto"
     n_steps: int = 2
+    positions: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def at(self, positions: Tensor) -> "IntegratedGradients":
+        """Return the attribution by one point of each path."""
+        return replace(self, positions=positions)
 
     def attribute(
         self, score: Score, rows: Tensor, references: Tensor, *, create_graph: bool = False
@@ -109,22 +117,22 @@ class IntegratedGradients:
         return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
-        chain = None
-        if self.rule in ("auto", "secant") and rows.dim() == 2:
-            chain = Chain.recognise(score.module, any_activation=self.rule == "secant")
+        chain, secant = None, self.rule == "secant"
+        if rows.dim() == 2 and (secant or (self.rule == "auto" and is_piecewise_linear(score.module))):
+            chain = Chain.recognise(score.module, any_activation=secant)
         if chain is not None:
             return secant_slopes(chain, score.contrast, rows, references, self.n_steps)
         if self.rule == "secant":
             raise ValueError("rule='secant' needs a chain of linear layers and activations")
+        if self.positions is not None:
+            points = torch.lerp(references, rows, self.positions.view(-1, *[1] * rows.dim()))
+            return gradients(score, points, create_graph=create_graph)
         rule = quadrature("gauss_legendre" if self.rule == "auto" else self.rule, self.n_steps)
         nodes, weights = rule.to(rows)
-
-        def at(points: Tensor) -> Tensor:  # (references, n, ...)
-            return gradients(score, points, create_graph=create_graph)
-
         shape = (-1, *[1] * references.dim())
         points = torch.lerp(references, rows, nodes.view(shape))  # (nodes, references, n, ...)
-        slopes = at(points.flatten(0, 1)).unflatten(0, points.shape[:2])
+        slopes = gradients(score, points.flatten(0, 1), create_graph=create_graph)
+        slopes = slopes.unflatten(0, points.shape[:2])
         average: Tensor = torch.tensordot(weights.to(slopes.dtype), slopes, dims=1)
         return average
 
@@ -145,7 +153,7 @@ class GradientTimesInput:
 
 def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     """Return the gradients of the scores (m, n) with respect to points (m, n, ...), in evaluation mode."""
-    with differentiating(score.module, None, twice=create_graph), running_eagerly(score.module):
+    with differentiating(score.module, twice=create_graph):
         points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
         found = None

@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcig.core.attribution import Attribution, Score
 from gcig.core.gap import reason_gap, signed_root
+from gcig.core.references import Rows
 from gcig.core.task import Task
 
 N_BLOCKS = 10  # of people and of references, for intervals
@@ -323,7 +324,8 @@ def explain_table(
     columns : Tensor of shape (encoded columns, columns)
         Sums encoded columns.
     legitimate : Tensor of bool, optional
-        Encoded columns that every reference takes from a random reference of the cell.
+        Encoded columns that all references of a person take from one random reference of the cell: they
+        then differ between groups by nothing, not even by chance, if the model is additive.
     weights : of explained and of reference rows
     mass : Tensor of shape (cells,), optional
         The weight of all people of each cell; by default of the explained rows.
@@ -338,15 +340,13 @@ def explain_table(
         if len(own) < LEAST_PEOPLE or len(others) < 2 * LEAST_REFERENCES:
             continue
         starts = reference_rows[of]
-        if legitimate is not None:
-            pooled = starts[torch.randint(len(of), (len(of),), generator=generator).to(device)]
-            starts = torch.where(legitimate, pooled, starts)
+        donors = starts[torch.randint(len(of), (len(rows),), generator=generator).to(device)]
         parts = []
-        for part in rows.split(_ROWS_AT_ONCE):
-            score = module_score(labels[part])
-            found = attribution.attribute(
-                score, inputs[part], starts.unsqueeze(1).expand(-1, len(part), *starts.shape[1:])
-            )
+        for part, donated in zip(rows.split(_ROWS_AT_ONCE), donors.split(_ROWS_AT_ONCE), strict=True):
+            pairs = starts.unsqueeze(1).expand(-1, len(part), *starts.shape[1:])
+            if legitimate is not None:
+                pairs = torch.where(legitimate, donated, pairs)
+            found = attribution.attribute(module_score(labels[part]), inputs[part], pairs)
             parts.append(found.flatten(2) @ columns.to(found.dtype) / spread)
         ones = [torch.ones(len(each), dtype=parts[0].dtype, device=device) for each in (of, rows)]
         blocks.append(
@@ -360,3 +360,40 @@ def explain_table(
             )
         )
     return ExplainedTable(tuple(blocks), spread)
+
+
+def explain_rows_apart(
+    network: nn.Module,
+    rows: Rows,
+    task: Task,
+    attribution: Attribution,
+    columns: Tensor,
+    spread: float,
+    *,
+    people: int,
+    references: int,
+    legitimate: Tensor | None = None,
+    seed: int = 0,
+) -> ExplainedTable:
+    """Explain `people` rows per cell relative to `references` others per cell and group."""
+    cells, groups = task.cells(rows.labels).cpu().numpy(), rows.groups.cpu().numpy()
+    keys = hashed_keys(np.arange(len(rows)), seed)
+    chosen, others = choose(cells, groups, keys, people, references)
+
+    def score(labels: Tensor) -> Score:
+        return Score.of(network, task, labels)
+
+    return explain_table(
+        score,
+        attribution,
+        task,
+        (rows.inputs, rows.labels),
+        rows.inputs,
+        chosen,
+        others,
+        spread=max(spread, 1e-12),
+        columns=columns,
+        legitimate=legitimate,
+        weights=(rows.weights, rows.weights),
+        seed=seed,
+    )

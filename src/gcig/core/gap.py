@@ -32,36 +32,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_SMOOTH_ROOT = 1e-3  # added to squares, so that the gradient of their root stays finite at zero
-
-
-def group_means(attributions: Tensor, weights: Tensor, *, sampled: bool = True) -> tuple[Tensor, Tensor]:
-    """Return each person's mean explanation relative to each group, and its square without noise.
-
-    Parameters
-    ----------
-    attributions : Tensor of shape (references, people, columns)
-    weights : Tensor of shape (..., groups, references)
-        The weight of each reference in each group; leading dimensions are other groupings.
-    sampled : bool
-        Whether references are a sample of their group; otherwise the only reference of a group is the group,
-        and has no noise.
-
-    Returns
-    -------
-    Tensor of shape (..., groups, people, columns), and Tensor of shape (..., groups, people)
-    """
-    people, columns = attributions.shape[1:]
-    mass = weights.sum(-1).clamp_min(1e-30)
-    total = (weights @ attributions.flatten(1)).unflatten(-1, (people, columns))
-    means = total / mass[..., None, None]
-    if not sampled:
-        return means, means.square().sum(-1)
-    own = weights.square()
-    pairs = (mass.square() - own.sum(-1)).clamp_min(1e-30)
-    products = total.square().sum(-1) - own @ attributions.square().sum(-1)
-    return means, products / pairs[..., None]
-
 
 def squared_gap(
     attributions: Tensor,
@@ -73,29 +43,40 @@ def squared_gap(
 ) -> Tensor:
     """Return the squared gap of each person, (..., people): the mean over pairs of groups.
 
-    ``defined`` (groups, people) says which groups each person is compared with; by default all. If references
-    are `draws` draws of one per group, one draw after another, products within a draw are left out between
-    groups as well: its references may have entries in common.
+    Parameters
+    ----------
+    attributions : Tensor of shape (references, people, columns)
+    weights : Tensor of shape (..., groups, references)
+        The weight of each reference in each group; leading dimensions are other groupings.
+    sampled : bool
+        Whether references are a sample of their group, whose noise has to be left out; otherwise the only
+        reference of a group is the group.
+    defined : Tensor of shape (groups, people), optional
+        The groups that each person is compared with; by default all.
+    draws : int, optional
+        If references are draws of one per group, one draw after another: products within a draw are left out
+        between groups as well, because its references may have entries in common.
     """
-    means, squares = group_means(attributions, weights, sampled=sampled)
-    groups = weights.shape[-2]
-    count: Tensor | int = groups
-    if defined is not None:
-        means, squares = means * defined.unsqueeze(-1), squares * defined
-        count = defined.sum(0)
-    # The sum over pairs of |m_g|^2 + |m_h|^2 - 2 m_g m_h, with unbiased squares and independent products.
-    own, of_sum = squares.sum(-2), means.sum(-3).square().sum(-1)
-    products = of_sum - means.square().sum(-1).sum(-2)
+    groups, mass = weights.shape[-2], weights.sum(-1)
+    total = (weights @ attributions.flatten(1)).unflatten(-1, attributions.shape[1:])
+    means = total / mass[..., None, None].clamp_min(1e-30)  # (..., groups, people, columns)
+    squares = means.square().sum(-1)  # (..., groups, people)
+    if sampled:  # without the products of a reference with itself
+        own = weights.square()
+        pairs = (mass.square() - own.sum(-1)).clamp_min(1e-30)
+        squares = (total.square().sum(-1) - own @ attributions.square().sum(-1)) / pairs[..., None]
+    if defined is None:
+        defined = attributions.new_ones(groups, 1)
+    means, squares = means * defined.unsqueeze(-1), squares * defined
+    # The sum over pairs of |m_g|^2 + |m_h|^2 - 2 m_g m_h.
+    products = means.sum(-3).square().sum(-1) - means.square().sum(-1).sum(-2)
     if draws is not None and sampled:
-        each = attributions.unflatten(0, (draws, groups))
-        if defined is not None:
-            each = each * defined.unsqueeze(-1)
+        each = attributions.unflatten(0, (draws, groups)) * defined.unsqueeze(-1)
         within = each.sum(1).square().sum(-1) - each.square().sum(-1).sum(1)  # (draws, people)
         products = (draws**2 * products - within.sum(0)) / (draws * (draws - 1))
-    pairs = count * (count - 1)
-    if isinstance(pairs, Tensor):
-        return 2 * ((count - 1) * own - products) / pairs.clamp_min(1)
-    return 2 * ((count - 1) * own - products) / pairs
+    count = defined.sum(0)
+    gap: Tensor = 2 * ((count - 1) * squares.sum(-2) - products) / (count * (count - 1)).clamp_min(1)
+    return gap
 
 
 def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,15 +84,12 @@ def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[T
 
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
-    if len(cells.unique()) == 1:
-        mean = (people / people.sum().clamp_min(1e-30)).to(attributions.dtype)
-        rest = attributions - (attributions * mean.unsqueeze(1)).sum(1, keepdim=True)
-        return rest, people.sum() - (people * mean).sum()
-    share = (cells.unsqueeze(1) == cells).to(attributions.dtype) * people
-    # (people, people): the mean of one's own cell
-    share = share / share.sum(1, keepdim=True).clamp_min(1e-30)
-    freedom = people.sum() - people @ share.diagonal()
-    return attributions - torch.matmul(share, attributions), freedom
+    member = (cells.unsqueeze(1) == torch.arange(int(cells.max()) + 1, device=cells.device)).to(people)
+    weights = member * people.unsqueeze(1)  # (people, cells)
+    share = weights / weights.sum(0).clamp_min(1e-30)
+    freedom = people.sum() - (share * weights).sum()
+    member, share = member.to(attributions.dtype), share.to(attributions.dtype)
+    return attributions - member @ (share.T @ attributions), freedom
 
 
 def reason_gap(
@@ -148,9 +126,11 @@ def reason_gap(
         people = attributions.new_ones(attributions.shape[1])
     if defined is not None:
         people = people * (defined.sum(0) > 1)
-    gap = squared_gap(attributions, weights, sampled=sampled, defined=defined, draws=draws) @ people
+        defined = defined.repeat(1, 2)
     rest, freedom = centre_cells(attributions, cells, people)
-    varying = squared_gap(rest, weights, sampled=sampled, defined=defined, draws=draws) @ people
+    both = torch.cat([attributions, rest], dim=1)  # one pass over people, and over what is left of them
+    squares = squared_gap(both, weights, sampled=sampled, defined=defined, draws=draws)
+    gap, varying = (squares.unflatten(-1, (2, -1)) @ people).unbind(-1)
     return gap / people.sum().clamp_min(1e-30), varying / freedom.clamp_min(1e-30)
 
 
@@ -163,9 +143,17 @@ def signed_root(squares: Tensor) -> Tensor:
     return squares.sign() * squares.abs().sqrt()
 
 
-def smooth_root(square: Tensor) -> Tensor:
-    """Return about the root of an estimated square, with its sign and a finite gradient at zero."""
-    return square / (square.detach().abs() + _SMOOTH_ROOT).sqrt()
+def smooth_root(square: Tensor, floor: float, around: Tensor | None = None) -> Tensor:
+    """Return about the root of an estimated square, with its sign and a finite slope at zero.
+
+    Below ``floor`` the root becomes linear. With a steadier estimate ``around`` of the square, the result is
+    linear in the square, so that noise does not bias its gradient.
+
+    >>> smooth_root(torch.tensor(0.05), 0.0, around=torch.tensor(0.04))
+    tensor(0.2500)
+    """
+    around = square if around is None else around
+    return square / (around.detach().abs() + floor).sqrt()
 
 
 def gaps_by_kind(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gcig._warnings import warn_caller
+from gcig._arguments import warn_caller
 
 # Parts that were in training mode, and by how many callers each is being evaluated.
 _EVALUATED: "WeakKeyDictionary[nn.Module, int]" = WeakKeyDictionary()
@@ -20,21 +20,20 @@ _ATTENTION_USERS = [0]
 _ATTENTION_LOCK = threading.Lock()
 _WRAPPERS = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 Score = Callable[[Tensor], Tensor]
+PIECEWISE_LINEAR = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh)
 
 
 @contextmanager
-def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
-    """Put a module, and a score that is a module, into evaluation mode; restore the mode of each part.
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode; restore the mode of each part.
 
     Attributions of a row must not depend on other rows (BatchNorm) or on chance (dropout). If several threads
     evaluate a module, the last one to leave restores the modes.
     """
-    modules = [module, score] if isinstance(score, nn.Module) else [module]
-    parts = [part for whole in modules for part in whole.modules()]
     with _EVALUATED_LOCK:
-        entered = [part for part in parts if part.training or part in _EVALUATED]
+        entered = [part for part in module.modules() if part.training or part in _EVALUATED]
         for part in entered:
-            part.training = False
+            object.__setattr__(part, "training", False)  # many times faster than Module.__setattr__
             _EVALUATED[part] = _EVALUATED.get(part, 0) + 1
     try:
         yield
@@ -44,7 +43,12 @@ def evaluating(module: nn.Module, score: Score | None = None) -> Iterator[None]:
                 _EVALUATED[part] -= 1
                 if not _EVALUATED[part]:
                     del _EVALUATED[part]
-                    part.training = True
+                    object.__setattr__(part, "training", True)
+
+
+def is_piecewise_linear(module: nn.Module) -> bool:
+    """Return whether a part of a module is an activation that consists of straight pieces."""
+    return any(isinstance(part, PIECEWISE_LINEAR) for part in module.modules())
 
 
 def running_eagerly(module: nn.Module) -> AbstractContextManager[None]:
@@ -82,13 +86,13 @@ def plain_attention() -> Iterator[None]:
 
 
 @contextmanager
-def differentiating(module: nn.Module, score: Score | None, *, twice: bool) -> Iterator[None]:
+def differentiating(module: nn.Module, *, twice: bool) -> Iterator[None]:
     """Evaluate a module with gradients with respect to its inputs, whatever the caller has set torch to.
 
     If the gradients are differentiated as well (`twice`), attention is computed by plain operations.
     """
     with (
-        evaluating(module, score),
+        evaluating(module),
         running_eagerly(module),
         plain_attention() if twice else nullcontext(),
         torch.inference_mode(False),
@@ -132,7 +136,7 @@ def check_trainable(
 
     ``score`` maps a few points (1, n, ...) to scores (1, n).
     """
-    with differentiating(module, None, twice=True):
+    with differentiating(module, twice=True):
         points = points.detach().clone().requires_grad_()
         scores = score(points)
         if not scores.requires_grad:

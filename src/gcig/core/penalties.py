@@ -268,6 +268,8 @@ class ReasonGapPenalty(_Penalty):
         Weight of the varying part, which is 0 for every model that applies one standard additively.
     references : str
         ``"both"``, ``"means"``, ``"members"`` or a registered kind.
+    floor : float
+        The square of the gap below which its root is linear: so small a gap is not worth a steep gradient.
     origin, attribution, rule, n_steps, rows, random_state
         As in `GCIGPenalty`; the attribution has to be complete for a varying part.
 
@@ -286,6 +288,7 @@ class ReasonGapPenalty(_Penalty):
         scale: float = 1.0,
         standards_weight: float = 2.0,
         references: str = "both",
+        floor: float = 1e-3,
         origin: Tensor | None = None,
         attribution: str | Attribution = "integrated_gradients",
         rule: str = "auto",
@@ -309,7 +312,8 @@ class ReasonGapPenalty(_Penalty):
             "a number >= 0",
             lambda value: is_number(value) and value >= 0,
         )
-        self.scale, self.standards_weight = scale, standards_weight
+        check_argument("floor", floor, "a positive number", lambda value: is_number(value) and value > 0)
+        self.scale, self.standards_weight, self.floor = scale, standards_weight, floor
         self.kinds: dict[str, References] = {
             kind: REFERENCES[kind](baselines.rows) for kind in reference_kinds(references)
         }
@@ -328,9 +332,9 @@ class ReasonGapPenalty(_Penalty):
         by_kind = dict(zip(drawn, values.split(sizes), strict=True))
         gaps = gaps_by_kind(by_kind, self.kinds, self.baselines, cells, self.scale, sample_weight)
         for gap, varying in gaps.values():
-            total = total + smooth_root(gap)
+            total = total + smooth_root(gap, self.floor)
             if self.attribution.complete:
-                total = total + self.standards_weight * smooth_root(varying)
+                total = total + self.standards_weight * smooth_root(varying, self.floor)
         return total
 
 

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-_PIECEWISE_LINEAR = (nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.Hardtanh)
+from gcig.core.modules import PIECEWISE_LINEAR
+
 _SMOOTH = (nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.ELU)
 _WITHOUT_EFFECT = (nn.Flatten, nn.Identity, nn.Dropout)  # in evaluation mode, on rows of columns
 
@@ -43,7 +44,7 @@ class Chain:
         if len(parts) % 2 == 0:
             return None
         layers, activations = tuple(parts[::2]), tuple(parts[1::2])
-        kinds = (*_PIECEWISE_LINEAR, *_SMOOTH) if any_activation else _PIECEWISE_LINEAR
+        kinds = (*PIECEWISE_LINEAR, *_SMOOTH) if any_activation else PIECEWISE_LINEAR
         if not all(type(layer) is nn.Linear for layer in layers):
             return None
         if not activations or not all(type(each) in kinds for each in activations):

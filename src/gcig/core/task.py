@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gcig._arguments import InputError
 from gcig._plugins import Registry
-from gcig._tables import InputError
 from gcig.core.gap import spread
 
 REFERENCE_BINS, OUTCOME_BINS = 10, 5  # quantile bins of a number: for references, and for outcome gaps

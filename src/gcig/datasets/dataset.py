@@ -8,6 +8,7 @@ from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import InputError
 from gcig.datasets.spec import DatasetSpec, ProtectedAttribute
 from gcig.records.audit import SMALLEST_CELL
 
@@ -231,8 +232,6 @@ class Dataset:
         The result shares no memory with ``frame``.
         """
         import pandas as pd
-
-        from gcig._tables import InputError
 
         if sensitive is None:
             sensitive = spec.default

@@ -16,6 +16,7 @@ from importlib.resources import files
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import InputError
 from gcig._plugins import Registry
 from gcig.datasets.dataset import Dataset, DatasetCard, check_frame
 from gcig.datasets.spec import DatasetSpec, ProtectedAttribute, two_groups
@@ -77,11 +78,12 @@ def read_shipped(name: str, codebook: Mapping[str, dict[str, str]] | None = None
     """Read a shipped table: numbers as integers, text as categories in words, nothing missing."""
     import pandas as pd
 
-    from gcig._tables import EXACT_NUMBERS
-
+    # By default pandas before 3.1 rounds a quarter of all long numbers wrongly in the last digit.
+    old = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+    exact: Any = {"float_precision": "round_trip"} if old else {}
     # Without na_filter=False pandas would read the category "None" as a missing value.
     frame: pd.DataFrame = pd.read_csv(
-        BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False, **EXACT_NUMBERS
+        BytesIO(shipped_bytes(name)), compression="gzip", na_filter=False, **exact
     )
     texts = frame.select_dtypes(exclude="number").columns
     frame = frame.astype(dict.fromkeys(texts, "category"))
@@ -138,8 +140,6 @@ def dataset_spec(name: str) -> DatasetSpec:
         return _SPECS[name]
     close = get_close_matches(name, _SPECS, n=1)
     guess = f" Did you mean {close[0]!r}?" if close else ""
-    from gcig._tables import InputError  # imports pandas, which listing the datasets does not need
-
     raise InputError(
         f"{name!r} is not a registered dataset.{guess} Available: {', '.join(_SPECS)}.", argument="name"
     )

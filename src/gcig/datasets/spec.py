@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gcig._arguments import InputError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -143,8 +145,6 @@ class DatasetSpec:
         for attribute in self.protected:
             if attribute.name == name:
                 return attribute
-        from gcig._tables import InputError  # imports pandas, which listing the datasets does not need
-
         raise InputError(
             f"{name!r} is not a protected attribute of dataset {self.name!r}. Available: "
             f"{', '.join(self.offered)}.",

@@ -1,77 +1,44 @@
 """Base classes of all methods: one network on an encoded table, with scikit-learn's interface."""
 
-import copyreg
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gcig._arrays import Codes, Encoded, Floats
-from gcig._validation import InputError, Labels, check_features, check_labels, check_numbers, match_columns
-from gcig.adapters.base import check_scores
+from gcig._arguments import InputError
+from gcig._arrays import Encoded
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
 from gcig.core.task import Binary, Classes, Number, Task
-from gcig.methods.explanation import Explanation, explain_rows
-from gcig.methods.networks import (
-    ClassifierParameters,
-    NetworkParameters,
-    copy_to_continue,
-    raise_if_diverged,
-    with_affine,
-)
+from gcig.methods.fitted import FittedClassifier, FittedNetwork, FittedRegressor
+from gcig.methods.networks import copy_to_continue
+from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
-from gcig.methods.saving import portable_state, restore_state, save_model
-from gcig.methods.training_data import (
-    CheckedTable,
-    TrainingData,
-    check_table,
-    split_rows,
-)
-from gcig.metrics.ranking import best_f1_threshold
+from gcig.methods.training_data import TrainingData, split_rows
+from gcig.metrics.trust import sketch_rows
+from gcig.metrics.utility import best_f1_threshold
+from gcig.models.mlp import with_affine
+from gcig.tables.check import CheckedTable, check_table
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
+from gcig.tables.splitting import hold_out_rows
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome
+from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged
 from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], tuple[nn.Module, Outcome]]
 
 
-class _Learned:
-    """The attributes that `fit` sets; annotations of the classes below would declare parameters."""
-
-    module_: nn.Module
-    encoder_: TableEncoder | PassThrough
-    task_: Task
-    groups_: tuple[str, ...]
-    baselines_: Encoded
-    cell_sizes_: Codes
-    blocks_: Codes
-    protected_columns_: tuple[str, ...]
-    diverged_: bool
-    history_: pd.DataFrame
-    n_epochs_: int
-    csv_format_: CsvFormat
-    favourable_: Any
-    group_names_: dict[str, str]
-    column_kinds_: dict[str, str]
-
-
-class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
+class NetworkEstimator(NetworkParameters, FittedNetwork, BaseEstimator):
     """An estimator that trains one network on an encoded table; a subclass says how.
 
     A subclass of `NetworkClassifier` or `NetworkRegressor` sets `method_key`, declares its parameters with
@@ -82,7 +49,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     ----------
     module_ : torch.nn.Module
         The network, (n, p) -> (n,) logits of two classes or predictions, or (n, K) logits of K classes.
-    encoder_ : TableEncoder or PassThrough
+    encoder_ : TableEncoder
         Maps a table to the p columns that the network sees.
     task_ : Task
         The kind of label, with the frequencies of classes or the bins of a number.
@@ -99,6 +66,8 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         category share a number.
     protected_columns_ : tuple of str
         The columns of the table that reveal the group.
+    training_sketch_ : array of int
+        Hashes of some training rows, by which evaluations recognise them.
     history_ : DataFrame
         One row per epoch: the terms of the loss and the validation metrics.
     n_epochs_ : int
@@ -117,7 +86,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     # Learned attributes that `save` writes and `load` restores, in addition to those of the base classes:
     # numbers, text, arrays, and tuples, lists, dicts, frames and `fitted_records` of these.
     fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("history_", "n_epochs_", "blocks_", "protected_columns_", "task_"),
+        *("history_", "n_epochs_", "blocks_", "protected_columns_", "training_sketch_", "task_"),
         *("csv_format_", "favourable_", "group_names_", "column_kinds_"),
     )
     fitted_records: ClassVar[tuple[type, ...]] = (CsvFormat, Binary, Classes, Number)
@@ -193,18 +162,15 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     ) -> DivergenceError | None:
         """Fit, and return the error of a training that diverged after a usable epoch."""
         network = copy_to_continue(self, table.labels.classes) if self.warm_start else None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        held_out = hold_out_rows(table, self.validation_fraction if self.holds_out else None, seed)
         if network is None:
             _forget_fit(self)
             self.encoder_ = self._make_encoder()
             self.encoder_.fit(table.frame)
-        encoded = self._encode_training(table)
-        seed, device = (
-            int(check_random_state(self.random_state).randint(2**31 - 1)),
-            resolve_device(self.device),
-        )
-        labels = self._learn_labels(table)
-        fraction = self.validation_fraction if self.holds_out else None
-        rows, training, validation, kept = split_rows(table, encoded, labels, device, fraction, seed)
+        encoded, labels = self._encode_training(table), self._learn_labels(table)
+        device = resolve_device(self.device)
+        rows, training, validation = split_rows(table, encoded, labels, device, held_out)
         self.task_ = self._make_task(rows.labels, rows.weights, len(table.labels.classes))
         n_groups = len(table.groups.names)
         origin = torch.as_tensor(self.encoder_.origin_, device=device)
@@ -224,17 +190,18 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         self.blocks_ = blocks.cpu().numpy()
         chosen = {int(origin[j]) for each in protected for j in each.columns.tolist()}
         self.protected_columns_ = tuple(self.encoder_.feature_names_in_[j] for j in sorted(chosen))
+        self.training_sketch_ = sketch_rows(encoded, labels.cpu().numpy())
         data = TrainingData(
             rows,
             training,
             validation,
             n_groups,
-            table.frame.iloc[kept],
+            table.frame.iloc[np.setdiff1d(np.arange(len(rows)), held_out)],
             self.task_,
             origin,
             blocks,
             tuple(protected),
-            None if validation is None else table.frame.drop(index=table.frame.index[kept]),
+            None if validation is None else table.frame.iloc[held_out],
         )
         return self._train(train, network, data, seed)
 
@@ -274,93 +241,6 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         self._finish(data)
         return diverged
 
-    # All methods below take `sensitive_features`, so callers can treat methods alike; a method that needs the
-    # groups of new rows overrides the step that uses them.
-
-    def encode(self, X: Any, *, sensitive_features: Any = None) -> Encoded:  # noqa: ARG002 (one interface)
-        """Return what the network sees of a table, float32 of shape (n, p)."""
-        check_is_fitted(self)
-        frame = match_columns(check_features(X), self.encoder_.feature_names_in_, model=type(self).__name__)
-        return self.encoder_.encode(frame)
-
-    def outputs_from_encoded(self, encoded: Encoded) -> Floats:
-        """Return the network's outputs (n, K) for rows that `encode` returned."""
-        found: Floats = all_outputs(self.module_, torch.from_numpy(encoded)).double().numpy()
-        check_scores(found, self)
-        return found
-
-    @property
-    def explained_score(self) -> nn.Module:
-        """The network whose outputs are explained."""
-        check_is_fitted(self)
-        return self.module_
-
-    def explain(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, columns: str = "original"
-    ) -> Explanation:
-        """Explain each row by comparing it with the typical member of every group.
-
-        Parameters
-        ----------
-        X : table of shape (n, columns)
-        y : array of shape (n,), optional
-            The labels whose baselines are used; by default the predicted labels, and the result says so.
-        sensitive_features : array, Series or DataFrame with n rows
-            As in `predict`.
-        columns : {"original", "raw"}
-            One attribution per column of the table (the columns of a one-hot block, and dummy columns of one
-            category, summed), or one per encoded column.
-        """
-        encoded = self.encode(X, sensitive_features=sensitive_features)
-        labels, source = self._labels_to_explain(encoded, y)
-        return explain_rows(self, encoded, labels, columns=columns, label_source=source)
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to a folder of JSON and tensors, which `gcig.load` reads; see
-        :doc:`/saved_models`.
-        """
-        check_is_fitted(self)
-        if getattr(self, "diverged_", False):
-            raise InputError("the last fit diverged, and its model is not saved: fit again first.")
-        save_model(self, path)
-
-    def check_private(self) -> None:
-        """Raise a `PersistenceError` if the saved model would hold records of single people."""
-
-    def check_learned(self) -> None:
-        """Raise a `ValueError` if a loaded model has learned values that no fit gives.
-
-        Methods whose predictions depend on other learned values override this, because files can be edited.
-        """
-
-    def to_onnx(self, path: str | Path, *, opset: int | None = None) -> None:
-        """Write the encoder, the network and the decision rule to one ONNX file; see `export_onnx`."""
-        try:
-            from gcig.methods.onnx_export import export_onnx  # which imports this class
-        except ModuleNotFoundError as error:
-            raise ImportError(
-                "export to ONNX needs onnx, which is not installed: pip install 'gcig[onnx]'."
-            ) from error
-        export_onnx(self, path, opset=opset)
-
-    # skops reads `__getstate__` and stores neither code nor pickles: it gets what `save` writes. pickle and
-    # copy take the object as it is, with networks and teachers of any kind.
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return copyreg.__newobj__, (type(self),), super().__getstate__()  # type: ignore[attr-defined]
-
-    def __getstate__(self) -> Any:
-        return portable_state(self) if hasattr(self, "module_") else super().__getstate__()
-
-    def __setstate__(self, state: Any) -> None:
-        if "gcig_document" in state:
-            restore_state(self, state)
-        else:
-            super().__setstate__(state)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_")
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not isinstance(self.preprocessing, str) or self.preprocessing != "none"
@@ -370,7 +250,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
 
     # Steps of `fit` that a subclass may replace.
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         if isinstance(self.preprocessing, TableEncoder):
             encoder: TableEncoder = clone(self.preprocessing)
             return encoder
@@ -393,10 +273,6 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
     def _make_task(self, labels: Tensor, weights: Tensor | None, n_classes: int) -> Task:
         """Return the task of the labels."""
 
-    @abstractmethod
-    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
-        """Return labels as the task has them, and whether they were given or predicted."""
-
     def _start_network(self, network: nn.Module, data: TrainingData) -> nn.Module:  # noqa: ARG002
         """Return the network that is trained."""
         return network
@@ -409,7 +285,7 @@ class NetworkEstimator(NetworkParameters, _Learned, BaseEstimator):
         """Learn what depends on the trained network."""
 
 
-class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator):
+class NetworkClassifier(FittedClassifier, ClassifierMixin, ClassifierParameters, NetworkEstimator):
     """A classifier of two or more classes; see `NetworkEstimator`.
 
     Attributes
@@ -438,8 +314,6 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
 
     tasks: ClassVar[tuple[str, ...]] = ("binary", "classes")
     fitted_attributes: ClassVar[tuple[str, ...]] = ("threshold_",)
-    classes_: NDArray[Any]
-    threshold_: float
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; a number as `threshold` applies to a fitted model at once."""
@@ -450,56 +324,6 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         if hasattr(self, "threshold_") and threshold != "f1" and self.task_.key == "binary":
             self.threshold_ = float(threshold)
         return self
-
-    def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Return the logit of each row, (n,), positive if the second class is more likely; or (n, K)."""
-        outputs = self.outputs_from_encoded(self.encode(X, sensitive_features=sensitive_features))
-        return outputs[:, 0] if self.task_.key == "binary" else outputs
-
-    def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Return the probabilities of the classes, shape (n, K)."""
-        return self.proba_from_encoded(self.encode(X, sensitive_features=sensitive_features))
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
-        """Return the class of each row.
-
-        Of two classes, it is the second if its probability is at least `threshold_`; of more, the most
-        probable one.
-
-        Parameters
-        ----------
-        X : table of shape (n, columns)
-            As in `fit`; a dict of values is one row.
-        sensitive_features : array, Series or DataFrame with n rows
-            The groups of the rows, for methods whose ``needs_groups_to_predict`` is true; the others ignore
-            them.
-        """
-        encoded = self.encode(X, sensitive_features=sensitive_features)
-        if self.task_.key != "binary":
-            found: NDArray[Any] = self.classes_[self.proba_from_encoded(encoded).argmax(axis=1)]
-            return found
-        positive = self.expected_from_encoded(encoded, sensitive_features=sensitive_features)
-        return self.classes_[positive.astype(np.int64)]
-
-    def proba_from_encoded(self, encoded: Encoded) -> Floats:
-        """Return the probabilities of the classes for rows that `encode` returned, shape (n, K)."""
-        outputs = torch.from_numpy(self.outputs_from_encoded(encoded))
-        if self.task_.key != "binary":
-            return outputs.softmax(1).numpy()
-        return torch.cat([torch.sigmoid(-outputs), torch.sigmoid(outputs)], dim=1).numpy()
-
-    def expected_from_encoded(self, encoded: Encoded, *, sensitive_features: Any = None) -> Floats:  # noqa: ARG002 (methods with a rule per group need it)
-        """Return the probability of deciding for the second of two classes, for encoded rows.
-
-        It is 0 or 1 unless the method draws its decisions at random. A method with a decision rule of its own
-        overrides this function; `predict` and `gcig.evaluate` both call it.
-        """
-        return (self.proba_from_encoded(encoded)[:, 1] >= self.threshold_).astype(np.float64)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Return the accuracy of `predict`."""
-        decisions = self.predict(X, sensitive_features=sensitive_features)
-        return float(accuracy_score(y, decisions, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -539,20 +363,8 @@ class NetworkClassifier(ClassifierMixin, ClassifierParameters, NetworkEstimator)
         scores = torch.from_numpy(self.outputs_from_encoded(rows.inputs.cpu().numpy()))[:, 0]
         return best_f1_threshold(torch.sigmoid(scores), rows.labels.cpu())
 
-    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
-        if y is None:
-            probabilities = self.proba_from_encoded(encoded)
-            if self.task_.key == "binary":
-                return (probabilities[:, 1] >= self.threshold_).astype(np.int64), "predicted"
-            return probabilities.argmax(axis=1), "predicted"
-        return self.check_labels(y, n_rows=len(encoded)).codes, "given"
 
-    def check_labels(self, y: Any, *, n_rows: int) -> Labels:
-        """Check labels of new rows against the classes of training."""
-        return check_labels(y, n_rows=n_rows, classes=tuple(self.classes_.tolist()))
-
-
-class NetworkRegressor(RegressorMixin, NetworkEstimator):
+class NetworkRegressor(FittedRegressor, RegressorMixin, NetworkEstimator):
     """A regressor; see `NetworkEstimator`.
 
     The network is trained on standardised labels, and its last layer then gives them their units back. A
@@ -584,15 +396,6 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     fitted_attributes: ClassVar[tuple[str, ...]] = ("label_mean_", "label_scale_")
     label_mean_: float
     label_scale_: float
-
-    def predict(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Return the prediction for each row."""
-        return self.outputs_from_encoded(self.encode(X, sensitive_features=sensitive_features))[:, 0]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None) -> float:
-        """Return R2 of `predict`."""
-        predicted = self.predict(X, sensitive_features=sensitive_features)
-        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def _check_table(self, X: Any, y: Any, sensitive_features: Any, sample_weight: Any) -> CheckedTable:
         return check_table(X, y, sensitive_features, sample_weight, numbers=True)
@@ -632,15 +435,6 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         self.task_ = Number(
             in_units(task.edges), in_units(task.centres), in_units(task.outcome_edges), scale * task.scale
         )
-
-    def _labels_to_explain(self, encoded: Encoded, y: Any) -> tuple[NDArray[Any], str]:
-        if y is None:
-            return self.outputs_from_encoded(encoded)[:, 0], "predicted"
-        return self.check_labels(y, n_rows=len(encoded)).codes, "given"
-
-    def check_labels(self, y: Any, *, n_rows: int) -> Labels:
-        """Check labels of new rows."""
-        return check_numbers(y, n_rows=n_rows)
 
 
 def _network_suffices(method: type[NetworkEstimator]) -> bool:

@@ -28,6 +28,8 @@ def _check_task(model: Any, key: str) -> None:
         raise ValueError(f"the task is {task.key!r}, not {key!r}, which the method is stored for")
     if not all(np.isfinite(np.asarray(getattr(task, each.name), dtype=float)).all() for each in fields(task)):
         raise ValueError("the task has values that are not finite")
+    if not isinstance(getattr(task, "cut", 0.0), float | int):
+        raise ValueError("the cut of the scores is not a number")
     if isinstance(task, Number):
         rising = all((np.diff(edges) > 0).all() for edges in (task.edges, task.outcome_edges))
         if not rising or len(task.centres) != len(task.edges) + 1 or classes:
@@ -67,6 +69,8 @@ def _check_cells(model: Any) -> None:
         raise ValueError("baselines are not finite")
     if model.blocks_.shape != (n_inputs,) or model.blocks_.dtype.kind != "i":
         raise ValueError(f"the blocks of columns do not fit {n_inputs} columns")
+    if model.training_sketch_.ndim != 1 or model.training_sketch_.dtype.kind != "i":
+        raise ValueError("the sketch of the training rows is no list of whole numbers")
 
 
 def _check_network(model: Any) -> None:

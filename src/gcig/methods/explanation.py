@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from gcig._arguments import InputError, warn_input
 from gcig._arrays import Encoded
-from gcig._validation import InputError, warn_input
 from gcig.adapters.estimators import GcigModel
 from gcig.core.attribution import IntegratedGradients, Score, choose_steps
 from gcig.core.definition import Definition

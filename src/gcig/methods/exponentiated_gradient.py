@@ -17,10 +17,11 @@ from fairlearn.reductions import BoundedGroupLoss, EqualizedOdds, ExponentiatedG
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from gcig._arguments import number, optional
 from gcig._arrays import Codes, Encoded, Floats
 from gcig.core.outcome import cell_rates
 from gcig.methods.networks import MixtureOfOutputs
-from gcig.methods.parameters import POSITIVE_INTEGER, Parametrised, number, optional, parameter
+from gcig.methods.parameters import POSITIVE_INTEGER, Parametrised, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData, resample
 from gcig.methods.unconstrained import UnconstrainedRegressor, train_plainly

@@ -1,4 +1,4 @@
-"""Networks of estimators: the parameters that describe them and their training, copies, mixtures, storage."""
+"""Networks of estimators: mixed outputs, checked copies, and storage."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -8,56 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcig._validation import InputError, InputTypeError
+from gcig._arguments import InputError, InputTypeError
 from gcig.adapters.modules import check_output
-from gcig.methods import parameters as rules
-from gcig.methods.parameters import Parametrised, Rule, one_of, optional, parameter
-from gcig.models.mlp import ACTIVATIONS, MLP, make_mlp, mlp_from_architecture
-from gcig.tables.encoding import TableEncoder
-from gcig.training.loop import DivergenceError, Loop
-from gcig.training.runtime import resolve_batch_size, resolve_learning_rate, seeded_generator
-
-
-class Affine(nn.Module):
-    """A network whose outputs are scaled and shifted."""
-
-    scale: Tensor
-    shift: Tensor
-
-    def __init__(self, network: nn.Module, scale: float, shift: Tensor) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float32))
-        self.register_buffer("shift", shift.detach().float().clone())
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the network's outputs, times the scale, plus the shift."""
-        outputs: Tensor = self.network(inputs)
-        shift = self.shift if outputs.dim() > 1 else self.shift[0]
-        return outputs * self.scale + shift
-
-
-def with_affine(network: nn.Module, scale: float, shift: Tensor) -> nn.Module:
-    """Return a network whose outputs are scaled and shifted (K,); the output layer of an `MLP` absorbs both.
-
-    >>> network = MLP(2, ())
-    >>> rows = torch.ones(3, 2)
-    >>> before = network(rows)
-    >>> torch.allclose(with_affine(network, 2.0, torch.ones(1))(rows), 2 * before + 1)
-    True
-    """
-    if scale == 1 and not shift.any():
-        return network
-    with torch.no_grad():
-        if isinstance(network, MLP):
-            network.last.weight.mul_(scale)
-            network.last.bias.mul_(scale).add_(shift.to(network.last.bias))
-            return network
-        if isinstance(network, Affine):
-            network.shift.mul_(scale).add_(shift.to(network.shift))
-            network.scale.mul_(scale)
-            return network
-    return Affine(network, scale, shift)
+from gcig.models.mlp import MLP, Affine, mlp_from_architecture, with_affine
+from gcig.training.runtime import seeded_generator
 
 
 class MixtureOfOutputs(nn.Module):
@@ -103,22 +57,12 @@ def heaviest(network: nn.Module) -> nn.Module:
     return network
 
 
-def raise_if_diverged(scores: Tensor) -> None:
-    """Raise a `DivergenceError` if scores are NaN: finite parameters can be so large that sums overflow."""
-    missing = int(scores.isnan().sum())
-    if missing:
-        raise DivergenceError(
-            f"training diverged: {missing} of {len(scores)} scores are NaN, because the network's parameters "
-            "are too large. Lower learning_rate or weight_decay."
-        )
-
-
 def copy_checked(module: nn.Module, n_inputs: int, n_outputs: int = 1) -> nn.Module:
     """Copy a network to the CPU; raise an error unless it maps (n, n_inputs) to (n,) or (n, n_outputs).
 
     >>> copy_checked(nn.Linear(3, 1), 2)
     Traceback (most recent call last):
-    gcig._tables.InputError: module does not take rows of 2 numbers (RuntimeError: mat1...
+    gcig._arguments.InputError: module does not take rows of 2 numbers (RuntimeError: mat1...
     """
     if not isinstance(module, nn.Module):
         raise InputTypeError(f"module must be a torch.nn.Module, not a {type(module).__name__}.")
@@ -240,111 +184,3 @@ def _restore_mixture(
     mixture = MixtureOfOutputs(networks, [1.0] * len(networks))
     mixture.load_state_dict(dict(state))
     return mixture.eval()
-
-
-_NAMED_PREPROCESSING = one_of("table", "binned", "none")
-_PREPROCESSING = Rule(
-    f"{_NAMED_PREPROCESSING.text}, or a TableEncoder",
-    lambda value: isinstance(value, TableEncoder) or _NAMED_PREPROCESSING.holds(value),
-    _NAMED_PREPROCESSING.choices,
-)
-
-
-class NetworkParameters(Parametrised):
-    """The parameters of the network and of its training."""
-
-    module: nn.Module | None = parameter(
-        default=None,
-        rule=rules.MODULE,
-        doc="""A network of your own, (n, p) -> (n,) logits or predictions, or (n, K) for K classes, trained
-        from its present weights. It is copied; None builds a multi-layer perceptron.""",
-    )
-    preprocessing: str | TableEncoder = parameter(
-        default="table",
-        rule=_PREPROCESSING,
-        doc="""``"table"`` encodes the columns (numbers and dates standardised, categories one-hot).
-        ``"binned"`` also encodes each number in 24 bins, with which a network follows thresholds as trees
-        do. ``"none"`` takes the columns as numbers. A `TableEncoder` sets the bins and the largest number of
-        categories; it is copied.""",
-    )
-    hidden_sizes: Sequence[int] = parameter(
-        default=(64, 32),
-        rule=rules.LAYER_SIZES,
-        doc="Widths of the hidden layers if no `module` is given; ``()`` gives a linear model.",
-    )
-    activation: str = parameter(
-        default="silu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
-    )
-    max_epochs: int = parameter(default=40, rule=rules.POSITIVE_INTEGER, doc="Largest number of epochs.")
-    batch_size: int | str = parameter(
-        default="auto",
-        rule=optional(rules.POSITIVE_INTEGER, "auto"),
-        doc='Rows per mini-batch; ``"auto"`` is 64 for small tables and up to 512 for large ones.',
-    )
-    learning_rate: float | str = parameter(
-        default="auto",
-        rule=optional(rules.POSITIVE, "auto"),
-        doc="""Initial learning rate of AdamW, lowered along a cosine. ``"auto"`` grows with the mini-batch
-        and is higher for narrow networks.""",
-    )
-    weight_decay: float = parameter(default=1e-4, rule=rules.NON_NEGATIVE, doc="Weight decay of AdamW.")
-    early_stopping: bool = parameter(
-        default=True,
-        rule=rules.BOOLEAN,
-        doc="""Whether to hold out a part of the training data, which decides the epoch that is kept and when
-        to stop. If False, the network is trained on all rows and the last epoch is kept.""",
-    )
-    patience: int = parameter(
-        default=20, rule=rules.POSITIVE_INTEGER, doc="Epochs without improvement before training stops early."
-    )
-    validation_fraction: float = parameter(
-        default=0.15, rule=rules.INSIDE, doc="Share of the training data that is held out."
-    )
-    warm_start: bool = parameter(
-        default=False, rule=rules.BOOLEAN, doc="Whether another `fit` continues from the present network."
-    )
-    device: str = parameter(
-        default="auto", rule=rules.DEVICE, doc='``"auto"`` is a CUDA device if there is one, else the CPU.'
-    )
-    random_state: Any = parameter(
-        default=None, rule=rules.RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the bit."
-    )
-    verbose: bool | int = parameter(default=False, rule=rules.VERBOSE, doc="Whether to show progress.")
-
-    @property
-    def holds_out(self) -> bool:
-        """True if `fit` holds out a part of the training data."""
-        return bool(self.early_stopping)
-
-    def resolve_loop(self, n_rows: int) -> Loop:
-        """Return how long and in what mini-batches to train on this many rows."""
-        batch_size = resolve_batch_size(self.batch_size, n_rows)
-        return Loop(self.max_epochs, batch_size, self.patience if self.holds_out else None)
-
-    def resolve_learning_rate(self, batch_size: int) -> float:
-        """Return the initial learning rate, which depends on the mini-batch and the network if ``"auto"``."""
-        if self.module is not None:
-            return resolve_learning_rate(self.learning_rate, batch_size)
-        return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
-
-    def make_network(self, n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Module:
-        """Return an untrained network, or a copy of `module`."""
-        if self.module is not None:
-            return copy_checked(self.module, n_inputs, n_outputs)
-        sizes, activation = self.hidden_sizes, self.activation
-        return make_mlp(n_inputs, sizes, activation, n_outputs=n_outputs, generator=generator)
-
-
-class ClassifierParameters(NetworkParameters):
-    """The parameters of a network that classifies."""
-
-    threshold: float | str = parameter(
-        default=0.5,
-        rule=optional(rules.INSIDE, "f1"),
-        doc="""The probability from which a row is predicted positive, for two classes; ``"f1"`` chooses it
-        for F1 on the held-out set (or on the training data if nothing is held out). A number set later by
-        `set_params` applies to the fitted model at once.""",
-    )
-    class_weight: Any = parameter(
-        default=None, rule=rules.CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
-    )

@@ -7,7 +7,6 @@ module needs onnx, the extra ``gcig[onnx]``; `NetworkEstimator.to_onnx` imports 
 import json
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,17 @@ from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 from sklearn.utils.validation import check_is_fitted
 
+from gcig._arguments import InputError, InputTypeError
 from gcig._files import write_atomically
-from gcig._validation import InputError, InputTypeError
 from gcig._version import __version__
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
 from gcig.methods.onnx_graph import GraphBuilder, apply_network
-from gcig.tables.encoding import MISSING, OTHER, CategoryColumn, NumberColumn, TableEncoder
+from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
 
 DEFAULT_OPSET = 17  # the first with all required operators; supported by runtimes since 2022
 _ML_OPSET = 3  # of the domain with operators on text
 ROWS = "rows"  # the name of the dimension that is not fixed
-# Spellings of a missing text entry, since text has no NaN: those of pandas and NumPy, and the empty string. A
-# category of the training data keeps its meaning whatever its name.
-MISSING_TEXT = ("", "nan", "NaN", "None", "<NA>")
 # A class that overrides one of these predicts differently from the graph.
 _OF_THE_GRAPH = (
     *("encode", "outputs_from_encoded", "decision_function", "predict_proba", "predict"),
@@ -149,12 +145,12 @@ def _checked_opset(opset: int | None) -> int:
     return opset
 
 
-def table_inputs(encoder: TableEncoder | PassThrough, *, named: bool) -> list[ValueInfoProto]:
+def table_inputs(encoder: TableEncoder, *, named: bool) -> list[ValueInfoProto]:
     """Return one input (rows, 1) per column: doubles for numbers and booleans, text for categories.
 
     Unnamed columns of numbers are one input ``X`` (rows, columns), since they were one array in training.
     """
-    categories = [isinstance(column, CategoryColumn) for column in _columns(encoder)]
+    categories = [kind == "category" for kind in encoder.kinds_]
     if not named and not any(categories):
         return [helper.make_tensor_value_info("X", TensorProto.DOUBLE, [ROWS, len(categories)])]
     return [
@@ -163,91 +159,16 @@ def table_inputs(encoder: TableEncoder | PassThrough, *, named: bool) -> list[Va
     ]
 
 
-def encode_rows(graph: GraphBuilder, encoder: TableEncoder | PassThrough, inputs: Sequence[str]) -> str:
+def encode_rows(graph: GraphBuilder, encoder: TableEncoder, inputs: Sequence[str]) -> str:
     """Apply an encoder to the named inputs, as `encoder.encode` does; the result is float (rows, p)."""
     if isinstance(encoder, PassThrough):
-        values = graph.join(inputs, "numbers")
-        return graph.apply("Cast", values, name="encoded", to=TensorProto.FLOAT)
-    columns = _columns(encoder)
-    starts = np.searchsorted(
-        encoder.origin_, np.arange(len(columns))
-    ).tolist()  # first encoded column of each
-    numbers = [(starts[j], column) for j, column in enumerate(columns) if isinstance(column, NumberColumn)]
-    words = [(j, column) for j, column in enumerate(columns) if isinstance(column, CategoryColumn)]
-    blocks: list[str] = []
-    flags: list[str] = []
-    places: list[int] = []  # encoded column of each column of the blocks, and then of the flags
-    if numbers:
-        numeric = [
-            name for name, column in zip(inputs, columns, strict=False) if isinstance(column, NumberColumn)
-        ]
-        values = graph.join(numeric, "numbers")
-        missing = graph.apply("IsNaN", values, name="missing")
-        fill = graph.constant(np.array([[column.fill for _, column in numbers]]), "fill")
-        filled = graph.apply("Where", missing, fill, values, name="filled")
-        block, places = _numbers(graph, filled, numbers)
-        blocks.append(block)
-        if marked := [i for i, (_, column) in enumerate(numbers) if column.indicator]:
-            which = graph.constant(np.array(marked), "columns_with_missing")
-            flags.append(graph.apply("Gather", missing, which, name="indicators", axis=1))
-            places += [numbers[i][0] + 1 for i in marked]
-    for j, column in words:
-        flags.append(_one_hot(graph, inputs[j], column))
-        places += range(starts[j], starts[j] + len(column.levels))
-    if flags:
-        together = graph.join(flags, "flags")
-        blocks.append(graph.apply("Cast", together, name="indicated", to=TensorProto.FLOAT))
-    encoded, order = graph.join(blocks, "blocks"), graph.constant(np.argsort(places), "order")
-    return graph.apply("Gather", encoded, order, name="encoded", axis=1)
-
-
-def _columns(encoder: TableEncoder | PassThrough) -> tuple[NumberColumn | CategoryColumn | None, ...]:
-    """Return how each column is encoded; None if it is passed through."""
-    if isinstance(encoder, TableEncoder):
-        return encoder.columns_
-    return (None,) * len(encoder.feature_names_in_)
-
-
-def _numbers(
-    graph: GraphBuilder, filled: str, numbers: Sequence[tuple[int, NumberColumn]]
-) -> tuple[str, list[int]]:
-    """Standardise the filled columns and compute their bins, in doubles like the encoder, as floats.
-
-    Both are (value - low) / width, within limits. ``numbers`` are pairs of the first encoded column and the
-    encoding; the encoded columns of the result are returned as well.
-    """
-    parts: list[tuple[int, int, float, float, float, float]] = []
-    for i, (start, column) in enumerate(numbers):
-        # A constant column is encoded as zeros: the result of a division by infinity.
-        parts.append((start, i, column.mean, column.scale or math.inf, -math.inf, math.inf))
-        first = start + 1 + column.indicator
-        bins = enumerate(pairwise(column.edges), first)
-        parts += [(place, i, low, high - low, 0.0, 1.0) for place, (low, high) in bins]
-    places, of, *numeric = (np.array(each) for each in zip(*parts, strict=True))
-    low, width, least, most = (
-        graph.constant(each[np.newaxis], name)
-        for each, name in zip(numeric, ("low", "width", "least", "most"), strict=True)
-    )
-    values = graph.apply("Gather", filled, graph.constant(of, "column"), name="repeated", axis=1)
-    scaled = graph.apply("Div", graph.apply("Sub", values, low), width, name="scaled")
-    limited = graph.apply("Min", graph.apply("Max", scaled, least), most, name="limited")
-    return graph.apply("Cast", limited, name="encoded_numbers", to=TensorProto.FLOAT), places.tolist()
-
-
-def _one_hot(graph: GraphBuilder, value: str, column: CategoryColumn) -> str:
-    """Return booleans (rows, levels); a category that training did not see is `OTHER`, or all false."""
-    codes = {level: code for code, level in enumerate(column.levels)}
-    other = codes.get(OTHER, -1)
-    if other >= 0 or MISSING in codes:
-        codes = dict.fromkeys(MISSING_TEXT, codes.get(MISSING, -1)) | codes
-    names: dict[str, Any] = {
-        "keys_strings": list(codes),
-        "values_int64s": list(codes.values()),
-        "default_int64": other,
-    }
-    found = graph.apply("LabelEncoder", value, name="code", domain="ai.onnx.ml", **names)
-    levels = graph.constant(np.arange(len(column.levels), dtype=np.int64)[np.newaxis], "levels")
-    return graph.apply("Equal", found, levels, name="level")
+        return graph.as_float(graph.join(inputs, "numbers"), "encoded")
+    values = list(inputs)
+    if len(values) < len(encoder.columns_):  # one array of numbers
+        places = [graph.constant(np.array([j]), "column") for j in range(len(encoder.columns_))]
+        values = [graph.apply("Gather", inputs[0], place, name="number", axis=1) for place in places]
+    blocks = [column.to_onnx(graph, value) for column, value in zip(encoder.columns_, values, strict=True)]
+    return graph.join(blocks, "encoded")
 
 
 def give_probabilities(graph: GraphBuilder, scores: str, task: str, output: str) -> str:

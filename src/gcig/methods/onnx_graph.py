@@ -8,9 +8,10 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.core.secants import sequential_steps
-from gcig.methods.networks import Affine, MixtureOfOutputs
+from gcig.methods.networks import MixtureOfOutputs
+from gcig.models.mlp import Affine
 
 
 class GraphBuilder:
@@ -55,6 +56,10 @@ class GraphBuilder:
         node = helper.make_node(operator, inputs, [output], name=f"make_{output}", domain=domain, **options)
         self.nodes.append(node)
         return output
+
+    def as_float(self, value: str, name: str) -> str:
+        """Convert into float32."""
+        return self.apply("Cast", value, name=name, to=TensorProto.FLOAT)
 
     def join(self, values: Sequence[str], name: str) -> str:
         """Concatenate blocks of columns; return a single one unchanged."""

@@ -15,14 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gcig._arguments import one_of
 from gcig._arrays import Floats
 from gcig.core.outcome import cell_rates, largest_gap
+from gcig.core.references import Rows
 from gcig.core.task import KEEP_OUTCOMES, Task, as_outputs
-from gcig.methods.parameters import FRACTION, Parametrised, one_of, parameter
+from gcig.methods.parameters import FRACTION, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import validate_network
 from gcig.metrics.utility import MAIN
-from gcig.training.batches import Rows, all_outputs
+from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, train
 from gcig.training.runtime import CLIP_NORM, flattened, one_thread
 

@@ -1,4 +1,4 @@
-"""Parameters of estimators: name, default, check and documentation, declared once and inherited.
+"""Parameters of estimators: name, default, rule and documentation, declared once and inherited.
 
 >>> class Shrunk(Parametrised):
 ...     "A model that is shrunk towards zero."
@@ -6,7 +6,7 @@
 ...     strength: float = parameter(default=0.5, rule=NON_NEGATIVE, doc="How strongly it is shrunk.")
 >>> Shrunk(strength=-1).check_parameters()
 Traceback (most recent call last):
-gcig._tables.InputError: strength must be a finite number >= 0, not -1.
+gcig._arguments.InputError: strength must be a finite number >= 0, not -1.
 """
 
 import difflib
@@ -21,76 +21,18 @@ from typing import Any, ClassVar, dataclass_transform
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from torch import nn
 
-from gcig._arguments import is_count, is_flag, shorten
-from gcig._validation import InputError
+from gcig._arguments import Rule, integer, is_count, is_flag, number, one_of, optional
+from gcig.methods.networks import copy_checked
+from gcig.models.mlp import ACTIVATIONS, make_mlp
+from gcig.tables.encoding import TableEncoder
+from gcig.training.loop import Loop
+from gcig.training.runtime import resolve_batch_size, resolve_learning_rate
 
-_LARGEST_FLOAT = torch.finfo(torch.float32).max / 100  # the first steps of AdamW are ten learning rates
 GRID_POINTS = 100_000  # of a curve, at most: finer than the rates of as many rows, and memory grows with them
 _MAX_LAYERS, _MAX_WEIGHTS = 100, 2**28  # a gigabyte of weights, of which training keeps several copies
 _LARGEST_SIZE = 2**20  # units in a layer: more is a mistake, and torch fails with an obscure error
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The values that a parameter accepts, in words with an article, and the accepted names, if any."""
-
-    text: str
-    holds: Callable[[Any], bool]
-    choices: tuple[str, ...] = ()
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise an `InputError` that names the parameter if the value is not accepted."""
-        if not self._accepts(value):
-            close = difflib.get_close_matches(shorten(value).strip("'").lower(), self.choices, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            hint = " It is too large for float32." if _is_number(value) and not _fits(value) else hint
-            raise InputError(f"{name} must be {self.text}, not {shorten(value)}.{hint}")
-
-    def _accepts(self, value: Any) -> bool:
-        try:
-            return self.holds(value)
-        except Exception:  # an object's own comparison, length or conversion may raise anything
-            return False
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def number(text: str, holds: Callable[[Any], bool]) -> Rule:
-    """Accept real numbers for which ``holds`` is true."""
-    return Rule(text, lambda value: _is_number(value) and _fits(value) and bool(holds(value)))
-
-
-def _fits(value: Any) -> bool:
-    """Return whether a network can compute with the number: torch has float32, and int64 for integers."""
-    largest = 2**63 - 1 if isinstance(value, int) else _LARGEST_FLOAT
-    return not largest < abs(value) < math.inf
-
-
-def integer(least: int, most: int = 2**31 - 1) -> Rule:
-    """Accept integers from ``least`` to ``most``, Python's or NumPy's."""
-    text = f"an integer from {least} to {most:,}"
-    if (least, most) == (1, 2**31 - 1):
-        text = "a positive integer below 2**31"
-    return Rule(text, lambda value: is_count(value, least, most + 1))
-
-
-def one_of(*choices: str) -> Rule:
-    """Accept some names."""
-    text = f"one of {', '.join(map(repr, choices))}"
-    return Rule(text, lambda value: isinstance(value, str) and value in choices, choices)
-
-
-def optional(rule: Rule, *others: str | None) -> Rule:
-    """Accept what ``rule`` accepts, and some names or None."""
-
-    def holds(value: Any) -> bool:
-        named = value is None or isinstance(value, str)
-        return value in others if named and value in others else rule.holds(value)
-
-    return Rule(f"{rule.text} or {' or '.join(map(repr, others))}", holds, rule.choices)
 
 
 BOOLEAN = Rule("True or False", is_flag)
@@ -138,6 +80,14 @@ def _is_device(value: Any) -> bool:
 
 
 DEVICE = Rule("'auto' or a device of torch such as 'cpu' or 'cuda:0'", _is_device)
+
+
+_NAMED_PREPROCESSING = one_of("table", "binned", "none")
+_PREPROCESSING = Rule(
+    f"{_NAMED_PREPROCESSING.text}, or a TableEncoder",
+    lambda value: isinstance(value, TableEncoder) or _NAMED_PREPROCESSING.holds(value),
+    _NAMED_PREPROCESSING.choices,
+)
 
 
 @dataclass(frozen=True)
@@ -242,3 +192,103 @@ def _documented(text: str, declared: Mapping[str, _Declaration]) -> str:
     place = rules[0] - 1 if rules else len(lines)
     before, after = "\n".join(lines[:place]).rstrip(), "\n".join(lines[place:])
     return "\n\n".join(part for part in (before, section, after) if part)
+
+
+class NetworkParameters(Parametrised):
+    """The parameters of the network and of its training."""
+
+    module: nn.Module | None = parameter(
+        default=None,
+        rule=MODULE,
+        doc="""A network of your own, (n, p) -> (n,) logits or predictions, or (n, K) for K classes, trained
+        from its present weights. It is copied; None builds a multi-layer perceptron.""",
+    )
+    preprocessing: str | TableEncoder = parameter(
+        default="table",
+        rule=_PREPROCESSING,
+        doc="""``"table"`` encodes the columns (numbers and dates standardised, categories one-hot).
+        ``"binned"`` also encodes each number in 24 bins, with which a network follows thresholds as trees
+        do. ``"none"`` takes the columns as numbers. A `TableEncoder` sets the bins and the largest number of
+        categories; it is copied.""",
+    )
+    hidden_sizes: Sequence[int] = parameter(
+        default=(64, 32),
+        rule=LAYER_SIZES,
+        doc="Widths of the hidden layers if no `module` is given; ``()`` gives a linear model.",
+    )
+    activation: str = parameter(
+        default="silu", rule=one_of(*ACTIVATIONS), doc="Activation if no `module` is given."
+    )
+    max_epochs: int = parameter(default=40, rule=POSITIVE_INTEGER, doc="Largest number of epochs.")
+    batch_size: int | str = parameter(
+        default="auto",
+        rule=optional(POSITIVE_INTEGER, "auto"),
+        doc='Rows per mini-batch; ``"auto"`` is 64 for small tables and up to 512 for large ones.',
+    )
+    learning_rate: float | str = parameter(
+        default="auto",
+        rule=optional(POSITIVE, "auto"),
+        doc="""Initial learning rate of AdamW, lowered along a cosine. ``"auto"`` grows with the mini-batch
+        and is higher for narrow networks.""",
+    )
+    weight_decay: float = parameter(default=1e-4, rule=NON_NEGATIVE, doc="Weight decay of AdamW.")
+    early_stopping: bool = parameter(
+        default=True,
+        rule=BOOLEAN,
+        doc="""Whether to hold out a part of the training data, which decides the epoch that is kept and when
+        to stop. If False, the network is trained on all rows and the last epoch is kept.""",
+    )
+    patience: int = parameter(
+        default=20, rule=POSITIVE_INTEGER, doc="Epochs without improvement before training stops early."
+    )
+    validation_fraction: float = parameter(
+        default=0.15, rule=INSIDE, doc="Share of the training data that is held out."
+    )
+    warm_start: bool = parameter(
+        default=False, rule=BOOLEAN, doc="Whether another `fit` continues from the present network."
+    )
+    device: str = parameter(
+        default="auto", rule=DEVICE, doc='``"auto"`` is a CUDA device if there is one, else the CPU.'
+    )
+    random_state: Any = parameter(
+        default=None, rule=RANDOM_STATE, doc="Seed; an integer makes `fit` reproducible to the bit."
+    )
+    verbose: bool | int = parameter(default=False, rule=VERBOSE, doc="Whether to show progress.")
+
+    @property
+    def holds_out(self) -> bool:
+        """True if `fit` holds out a part of the training data."""
+        return bool(self.early_stopping)
+
+    def resolve_loop(self, n_rows: int) -> Loop:
+        """Return how long and in what mini-batches to train on this many rows."""
+        batch_size = resolve_batch_size(self.batch_size, n_rows)
+        return Loop(self.max_epochs, batch_size, self.patience if self.holds_out else None)
+
+    def resolve_learning_rate(self, batch_size: int) -> float:
+        """Return the initial learning rate, which depends on the mini-batch and the network if ``"auto"``."""
+        if self.module is not None:
+            return resolve_learning_rate(self.learning_rate, batch_size)
+        return resolve_learning_rate(self.learning_rate, batch_size, max(self.hidden_sizes, default=1))
+
+    def make_network(self, n_inputs: int, n_outputs: int, generator: torch.Generator) -> nn.Module:
+        """Return an untrained network, or a copy of `module`."""
+        if self.module is not None:
+            return copy_checked(self.module, n_inputs, n_outputs)
+        sizes, activation = self.hidden_sizes, self.activation
+        return make_mlp(n_inputs, sizes, activation, n_outputs=n_outputs, generator=generator)
+
+
+class ClassifierParameters(NetworkParameters):
+    """The parameters of a network that classifies."""
+
+    threshold: float | str = parameter(
+        default=0.5,
+        rule=optional(INSIDE, "f1"),
+        doc="""The probability from which a row is predicted positive, for two classes; ``"f1"`` chooses it
+        for F1 on the held-out set (or on the training data if nothing is held out). A number set later by
+        `set_params` applies to the fitted model at once.""",
+    )
+    class_weight: Any = parameter(
+        default=None, rule=CLASS_WEIGHT, doc="Weights of the classes in the cross-entropy."
+    )

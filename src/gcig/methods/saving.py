@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes
-from gcig._validation import InputError
 from gcig.methods.consistency import check_model
 from gcig.methods.networks import architecture_of, needs_module, restore_network
 from gcig.methods.registry import METHODS
@@ -27,16 +27,10 @@ from gcig.records.audit import SMALLEST_CELL
 from gcig.tables.encoding import TableEncoder
 from gcig.tables.passthrough import PassThrough
 
-if TYPE_CHECKING:
-    from gcig.methods.base import NetworkEstimator
-
 _KIND = "gcig-model"
 _MODELS = ("module", "teacher")  # parameters that are models themselves, and are not needed to predict
 _NETWORK = "network."  # prefix of the network's tensors
-_ENCODERS: dict[str, type[TableEncoder] | type[PassThrough]] = {
-    "TableEncoder": TableEncoder,
-    "PassThrough": PassThrough,
-}
+_ENCODERS = {each.__name__: each for each in (TableEncoder, PassThrough)}
 
 
 def encode(value: Any, tensors: dict[str, Tensor], path: str) -> Any:
@@ -112,14 +106,14 @@ def decode(plain: Any, tensors: Mapping[str, Tensor], records: Iterable[type] = 
     raise ValueError(f"{kind_of!r} is not a kind of value")
 
 
-def save_model(model: "NetworkEstimator", path: str | Path) -> None:
+def save_model(model: Any, path: str | Path) -> None:
     """Write a fitted estimator to a folder."""
     model.check_private()
     document, tensors = describe_model(model)
     save_folder(path, document, tensors, kind=_KIND)
 
 
-def portable_state(model: "NetworkEstimator") -> dict[str, Any]:
+def portable_state(model: Any) -> dict[str, Any]:
     """Return a fitted estimator as text and arrays, for serialisers that store no code, such as skops."""
     model.check_private()
     document, tensors = describe_model(model)
@@ -132,14 +126,14 @@ def portable_state(model: "NetworkEstimator") -> dict[str, Any]:
     return {"gcig_document": json.dumps(document), "gcig_tensors": arrays}
 
 
-def restore_state(model: "NetworkEstimator", state: Mapping[str, Any]) -> None:
+def restore_state(model: Any, state: Mapping[str, Any]) -> None:
     """Set the attributes that `portable_state` described, with the checks of `load`."""
     tensors = {name: torch.from_numpy(array) for name, array in state["gcig_tensors"].items()}
     restored = _from_document(type(model), json.loads(state["gcig_document"]), tensors, None)
     model.__dict__.update(restored.__dict__)
 
 
-def describe_model(model: "NetworkEstimator") -> tuple[dict[str, Any], dict[str, Tensor]]:
+def describe_model(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a fitted estimator as a document in JSON's types, and tensors: all that `load` needs."""
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in _MODELS}
     if not isinstance(parameters.get("random_state"), int | np.integer):
@@ -194,11 +188,8 @@ def _listed(cls: type, attribute: str) -> list[Any]:
 
 
 def _from_document(
-    cls: "type[NetworkEstimator]",
-    document: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    module: nn.Module | None,
-) -> "NetworkEstimator":
+    cls: type[Any], document: Mapping[str, Any], tensors: Mapping[str, Tensor], module: nn.Module | None
+) -> Any:
     """Return the model that a document describes; a `ValueError` if its parts do not fit together."""
     records = _listed(cls, "fitted_records")
     model = cls(**{name: decode(value, tensors, records) for name, value in document["parameters"].items()})

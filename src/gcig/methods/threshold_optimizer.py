@@ -14,14 +14,14 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from torch import Generator, nn
 
+from gcig._arguments import InputError, integer, one_of
 from gcig._arrays import Codes, Encoded, Floats
-from gcig._validation import InputError, check_lengths
-from gcig.methods.networks import raise_if_diverged
-from gcig.methods.parameters import GRID_POINTS, integer, one_of, parameter
+from gcig.methods.parameters import GRID_POINTS, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData, require_groups
+from gcig.tables.frames import check_lengths
 from gcig.training.batches import all_outputs
-from gcig.training.loop import Outcome
+from gcig.training.loop import Outcome, raise_if_diverged
 
 _REASON = "each group has its own thresholds"
 

@@ -6,42 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
-from sklearn.exceptions import DataConversionWarning
 from torch import Tensor
 
-from gcig._arrays import Encoded, Floats
-from gcig._validation import (
-    Groups,
-    InputError,
-    Labels,
-    check_features,
-    check_groups,
-    check_labels,
-    check_lengths,
-    check_numbers,
-    check_sample_weight,
-    count_cells,
-    warn_if_sensitive_in,
-    warn_input,
-)
+from gcig._arguments import InputError
+from gcig._arrays import Encoded, Positions
 from gcig.core.columns import AttributeColumns
+from gcig.core.references import Rows
 from gcig.core.task import Task
-from gcig.tables.splitting import hold_out
-from gcig.training.batches import Rows
-
-MOST_CLASSES = 50  # more are probably a number or an identifier
-_STRATA = 5  # quantile bins of a number, by which rows are held out
-
-
-@dataclass(frozen=True)
-class CheckedTable:
-    """A training table after all checks."""
-
-    frame: Any
-    labels: Labels
-    groups: Groups
-    weights: Floats | None
+from gcig.tables.check import CheckedTable, Groups, check_groups
+from gcig.tables.frames import check_lengths
 
 
 @dataclass(frozen=True)
@@ -95,119 +68,20 @@ class TrainingData:
         return self.training if self.validation is None else self.validation
 
 
-def check_table(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    sample_weight: Any,
-    *,
-    class_weight: Any = None,
-    numbers: bool = False,
-) -> CheckedTable:
-    """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
-    if sensitive_features is None:
-        raise InputError(
-            "sensitive_features is missing: fit needs the group of every row. Pass an array, a Series, or a "
-            "DataFrame whose columns are crossed."
-        )
-    check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    frame = check_features(X)
-    if numbers:
-        labels = check_numbers(y, n_rows=len(frame), warning=DataConversionWarning)
-    else:
-        labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=MOST_CLASSES)
-    groups = check_groups(sensitive_features, n_rows=len(frame))
-    weights = check_sample_weight(sample_weight, len(frame), labels=labels)
-    if weights is not None and not weights.all():
-        counted = np.flatnonzero(weights)
-        frame, weights = frame.iloc[counted], weights[counted]
-        labels = replace(labels, codes=labels.codes[counted])
-        groups = replace(groups, codes=groups.codes[counted])
-    if labels.classes:
-        warn_of_cells(labels, groups)
-    warn_if_sensitive_in(frame, groups)
-    if labels.classes and class_weight is not None:
-        counts = np.bincount(labels.codes, weights=weights, minlength=len(labels.classes))
-        factors = class_factors(class_weight, labels.classes, counts)
-        weights = factors[labels.codes] * (1.0 if weights is None else weights)
-    return CheckedTable(frame, labels, groups, weights)
-
-
-def warn_of_cells(labels: Labels, groups: Groups) -> None:
-    """Warn of labels that a group lacks, and of cells of one row; fail if nothing can be compared."""
-    counts = count_cells(labels, groups)
-
-    def named(cells: NDArray[np.bool_]) -> str:
-        pairs = [(labels.classes[label], groups.names[group]) for label, group in np.argwhere(cells)]
-        shown = ", ".join(f"(label {label!r}, group {group!r})" for label, group in pairs[:10])
-        return shown + (f" and {len(pairs) - 10} more" if len(pairs) > 10 else "")
-
-    if ((counts > 0).sum(axis=1) < 2).all():
-        raise InputError(
-            "No label occurs in two groups, so nobody can be compared with another group's people of the same"
-            f" label: there are no rows in {named(counts == 0)}. Merge small groups, or add data."
-        )
-    if (counts == 0).any():
-        warn_input(
-            f"No rows in {named(counts == 0)}: people with this label are not compared with this group. "
-            "Merge small groups, drop them, or add data."
-        )
-    if (counts == 1).any():
-        warn_input(
-            f"One row only in {named(counts == 1)}: the mean of such a cell is one person's record. It is "
-            "not saved with the model. Merge small groups or drop them."
-        )
-
-
-def class_factors(class_weight: Any, classes: tuple[Any, ...], counts: NDArray[Any]) -> Floats:
-    """Return the weight of a row of each class, given the number of rows."""
-    if isinstance(class_weight, str):  # "balanced"
-        return np.asarray(counts.sum() / (len(counts) * counts), dtype=np.float64)
-    if unknown := set(class_weight) - set(classes):
-        raise InputError(
-            f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
-            f"y has {', '.join(map(repr, classes))}."
-        )
-    return np.array([float(class_weight.get(name, 1.0)) for name in classes])
-
-
 def split_rows(
-    table: CheckedTable,
-    encoded: Encoded,
-    labels: Tensor,
-    device: torch.device,
-    validation_fraction: float | None,
-    seed: int,
-) -> tuple[Rows, Rows, Rows | None, NDArray[np.int64]]:
-    """Move encoded rows to a device and hold out a part of them, stratified by label and group.
-
-    Return all rows, training rows, held-out rows or None, and the positions of the training rows.
-    """
+    table: CheckedTable, encoded: Encoded, labels: Tensor, device: torch.device, held_out: Positions
+) -> tuple[Rows, Rows, Rows | None]:
+    """Move encoded rows to a device; return all of them, those for training, and those held out, if any."""
     mass = None
     if table.weights is not None:
         mass = torch.from_numpy((table.weights / table.weights.mean()).astype(np.float32)).to(device)
     groups = torch.from_numpy(table.groups.codes).to(device)
     rows = Rows(torch.from_numpy(encoded).to(device), labels.to(device), groups, mass)
-    everything = np.arange(len(rows))
-    if validation_fraction is None:
-        return rows, rows, None, everything
-    strata = table.labels.codes
-    if not table.labels.classes:
-        edges = np.quantile(strata, np.linspace(0, 1, _STRATA + 1)[1:-1])
-        strata = np.searchsorted(edges, strata)
-    kept, held_out = hold_out(
-        strata, table.groups.codes, fraction=validation_fraction, random_state=seed, strict=False
-    )
-    enough = len(held_out) and (not table.labels.classes or len(np.unique(strata[held_out])) > 1)
-    if not enough:
-        warn_input(
-            f"{len(rows)} rows are too few to hold out rows of every label "
-            f"(validation_fraction={validation_fraction}): the network is trained on all rows to the last "
-            "epoch, and is not validated. Provide more rows or a larger validation_fraction."
-        )
-        return rows, rows, None, everything
-    parts = [rows[torch.from_numpy(part).to(device)] for part in (kept, held_out)]
-    return rows, parts[0], parts[1], kept
+    if not len(held_out):
+        return rows, rows, None
+    mask = torch.zeros(len(rows), dtype=torch.bool, device=device)
+    mask[torch.from_numpy(held_out).to(device)] = True
+    return rows, rows[~mask], rows[mask]
 
 
 def resample(rows: Rows) -> Rows:

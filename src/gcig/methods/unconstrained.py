@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from gcig.core.task import as_outputs
 from gcig.methods.base import NetworkClassifier, NetworkEstimator, NetworkRegressor
-from gcig.methods.networks import raise_if_diverged
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import utility
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, train
+from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, raise_if_diverged, train
 from gcig.training.runtime import CLIP_NORM, descend, flattened, one_thread
 
 

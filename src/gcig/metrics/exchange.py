@@ -8,7 +8,7 @@ import torch
 from gcig.core.columns import protected_attributes
 from gcig.core.explained import REACH
 from gcig.metrics.measure import Estimate, measure
-from gcig.metrics.sums import N_PARTS
+from gcig.metrics.samples import N_PARTS
 from gcig.metrics.trust import exchange_attributes
 
 if TYPE_CHECKING:
@@ -19,16 +19,15 @@ _ROWS = 2048
 
 @measure(
     "model",
-    "Attribute shift",
-    "How far a score moves, root mean square, if only the protected attribute changes (the attribute that "
-    "moves it most, or all of several), in units of the spread of the score.",
     section="trust",
     better="lower",
     low=0.0,
     undefined="Not measured: the group is not among the inputs.",
 )
 def attribute_shift(measured: "Measured") -> Estimate:
-    """Return the root mean square change of the score in units of its spread, with a jackknife interval."""
+    """Attribute shift: How far a score moves, root mean square, if only the protected attribute changes (the
+    attribute that moves it most, or all of several), in units of the spread of the score.
+    """
     plan, rows = measured.plan, measured.described
     few = rows[np.argsort(rows.keys, kind="stable")[:_ROWS]]
     assert few.inputs is not None

@@ -6,20 +6,15 @@ new measure is one call of `register_measure`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
+from gcig._arguments import InputError
 from gcig._plugins import Registry
-from gcig._validation import InputError
 
 Needs = Literal["counts", "scores", "means", "table", "model"]
-SECTIONS = {
-    "utility": "utility",
-    "outcomes": "outcome fairness",
-    "reasons": "procedural fairness",
-    "trust": "can the reasons be trusted",
-}
 TASKS = ("binary", "classes", "number")
 
 
@@ -29,11 +24,6 @@ class Estimate:
 
     ``replicates`` are the figure without each tenth of the rows in turn (of references, then of people, if it
     is taken from the table of attributions): two models on the same rows are compared by them.
-
-    Examples
-    --------
-    >>> Estimate(0.3, low=0.2, high=0.4).named("spread")
-    {'spread': 0.3, 'spread_low': 0.2, 'spread_high': 0.4}
     """
 
     value: float = math.nan
@@ -44,15 +34,6 @@ class Estimate:
     replicates: tuple[float, ...] = ()
     squared: bool = False  # whether the replicates are squares, of which the value is the signed root
     detectable: float = math.nan  # what these rows would reveal in four of five cases
-
-    def named(self, name: str) -> dict[str, float]:
-        """Return the value and what is known about it, by name."""
-        more = {part: getattr(self, part) for part in ("low", "high", "p", "chance")}
-        return {name: self.value} | {
-            f"{name}_{part}": value
-            for part, value in more.items()
-            if part in ("low", "high") or not math.isnan(value)
-        }
 
 
 @dataclass(frozen=True)
@@ -67,14 +48,15 @@ class Measure:
         What it takes depends on `needs`; it returns a number, an `Estimate`, or a mapping from columns to
         numbers. NaN means undefined.
     needs : {"counts", "scores", "means", "table", "model"}
-        - ``"counts"``: `gcig.metrics.sums.Counts`, additive sums of decisions and losses by cell and group.
+        - ``"counts"``: `gcig.metrics.utility.Counts`, additive sums of decisions and losses by cell and
+        group.
           The function is called once with all rows and once with many draws of them: its arrays have leading
           dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
         - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative
           to means.
         - ``"table"``: `gcig.metrics.table.TableView`, the table of attributions with groups.
-        - ``"model"``: `gcig.metrics.result.Measured`, everything.
+        - ``"model"``: `gcig.metrics.measured.Measured`, everything.
     title, sentence : str
         What tables call it, and what a page says about it.
     section : {"utility", "outcomes", "reasons", "trust"}
@@ -103,10 +85,10 @@ class Measure:
     --------
     >>> errors = Measure(
     ...     "error_rate", lambda counts: 1 - counts.accuracy, "counts", "Error rate",
-    ...     "Share of wrong decisions.",
+    ...     "Share of wrong decisions.", section="utility",
     ... )
-    >>> errors.shown(0.12345)
-    '0.123'
+    >>> errors.better, errors.tasks
+    ('lower', ('binary', 'classes', 'number'))
     """
 
     name: str
@@ -127,22 +109,6 @@ class Measure:
     labels: Literal["needed", "conditioned", "unused"] = "conditioned"
     undefined: str = ""
 
-    def shown(self, value: float) -> str:
-        """Return a value as text."""
-        return "undefined" if math.isnan(value) else f"{value:.{self.digits}f}"
-
-
-def measure(
-    needs: Needs, title: str, sentence: str, **options: Any
-) -> Callable[[Callable[[Any], Any]], Measure]:
-    """Turn a function into the measure of its name."""
-
-    def of(compute: Callable[[Any], Any]) -> Measure:
-        name = options.pop("name", compute.__name__)
-        return Measure(name, compute, needs, title, sentence, **options)
-
-    return of
-
 
 def _check(name: str, found: Any) -> Measure:
     if not isinstance(found, Measure):
@@ -151,6 +117,19 @@ def _check(name: str, found: Any) -> Measure:
 
 
 MEASURES: Registry[Measure] = Registry("measure", {}, _check)
+
+
+def measure(needs: Needs, **options: Any) -> Callable[[Callable[[Any], Any]], Measure]:
+    """Register a function as the measure of its name; its docstring is "Title: sentence"."""
+
+    def of(compute: Callable[[Any], Any]) -> Measure:
+        name = options.pop("name", compute.__name__)
+        title, _, sentence = " ".join((compute.__doc__ or name).split()).partition(": ")
+        found = Measure(name, compute, needs, title, sentence, **options)
+        MEASURES.add(name, found, overwrite=True)
+        return found
+
+    return of
 
 
 def register_measure(measure: Measure, *, overwrite: bool = False) -> None:
@@ -208,15 +187,6 @@ def select_measures(
 
 
 def load_measures() -> None:
-    """Register the measures of this package."""
-    from gcig.metrics import exchange, outcomes, procedural, relatives, trust, utility
-
-    for module in (utility, outcomes, procedural, relatives, trust, exchange):
-        for value in vars(module).values():
-            if isinstance(value, Measure) and value.name not in MEASURES:
-                MEASURES.add(value.name, value, overwrite=False)
-
-
-def flat(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return all values with their limits, by name."""
-    return {key: value for name, each in estimates.items() for key, value in each.named(name).items()}
+    """Import the modules of this package that register measures."""
+    for module in ("utility", "outcomes", "procedural", "relatives", "trust_measures", "exchange"):
+        import_module(f"gcig.metrics.{module}")

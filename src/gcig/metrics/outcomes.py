@@ -2,31 +2,32 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
+from gcig._arguments import warn_caller
 from gcig._arrays import Floats
-from gcig._warnings import warn_caller
 from gcig.metrics.measure import Estimate, measure
-from gcig.metrics.rates import expected_range, expected_worst_range, gap, quotient, ratio
-from gcig.metrics.sums import Counts
+from gcig.metrics.rates import expected_range, expected_worst_range, gap, ratio
+from gcig.metrics.utility import Counts, quotient
 
 _SIMULATED_GAPS = 2000
-_BINARY, _CLASSES = ("binary",), ("binary", "classes")
+_BINARY, _CLASSES, _NUMBER = ("binary",), ("binary", "classes"), ("number",)
 
 
 def distances(counts: Counts, rates: Floats, kept: Any) -> Floats:
-    """Return the largest distance (..., ) between the rates (..., groups, width) of two kept groups.
+    """Return the largest distance (...,) between the rates (..., groups, width) of two kept groups.
 
     Two classes: the difference; several: the total variation; numbers: the difference of mean predictions in
     standard deviations of the label. NaN if a rate is NaN, or if fewer than two groups are kept.
     """
     scale = getattr(counts.task, "scale", 1.0)
     if rates.shape[-1] == 1:
-        return np.asarray(gap(rates[..., 0] / scale, kept))
-    chosen = rates[..., kept, :] if not kept.all() else rates
+        return gap(rates[..., 0] / scale, kept)
+    chosen = rates[..., kept, :]
     if chosen.shape[-2] < 2:
         return np.full(chosen.shape[:-2], np.nan)
     pairs = np.abs(chosen[..., :, None, :] - chosen[..., None, :, :]).sum(axis=-1) / 2
@@ -39,74 +40,30 @@ def cell_gaps(counts: Counts) -> Floats:
     return np.stack([distances(counts, rates[..., c, :, :], kept[c]) for c in range(len(kept))], axis=-1)
 
 
-@measure(
-    "counts",
-    "Outcome gap",
-    "How far decisions depend on the group among people with the same outcome: two classes: the gap in true "
-    "positive plus that in false positive rates; several: the same with the distance of the rows of the "
-    "confusion matrix; numbers: differences of predictions in standard deviations.",
-    labels="needed",
-)
+@measure("counts", labels="needed")
 def outcome_gap(counts: Counts) -> Floats:
-    """Return the outcome gap; outcome cells without rows of two groups are left out if there are more
-    than two.
+    """Outcome gap: How far decisions depend on the group among people with the same outcome. Two classes: the
+    gap in true positive plus that in false positive rates; several: the same with the distance of the rows of
+    the confusion matrix; numbers: differences of predictions in standard deviations.
     """
     gaps = cell_gaps(counts)
     if counts.task.key == "binary":
         return np.asarray(gaps.sum(axis=-1))
-    known = ~np.isnan(gaps)
+    known = ~np.isnan(gaps)  # cells without rows of two groups are left out
     total = np.where(known, gaps, 0).sum(axis=-1) * counts.cell_weight
     return np.where(known.any(axis=-1), total, np.nan)
 
 
-@measure(
-    "counts",
-    "Equalized odds gap",
-    "Gap in true positive rates plus gap in false positive rates.",
-    tasks=_BINARY,
-    high=2.0,
-    labels="needed",
-)
+@measure("counts", tasks=_BINARY, high=2.0, labels="needed")
 def eo_gap(counts: Counts) -> Floats:
-    """Return the sum of the gaps in TPR and FPR."""
+    """Equalized odds gap: Gap in true positive rates plus gap in false positive rates."""
     return np.asarray(cell_gaps(counts).sum(axis=-1))
 
 
-def _simulated_floor(counts: Counts) -> float:
-    """Return the mean outcome gap of groups that share the rates of each cell, by simulation with a
-    fixed seed.
-    """
-    rng = np.random.default_rng(0)
-    total = 0.0
-    for cell in range(len(counts.n_rows)):
-        kept = counts.kept[cell] & (counts.sizes[cell] > 0)
-        if kept.sum() < 2:
-            continue
-        mass = counts.of("decided")[cell]
-        pooled = mass[kept].sum(axis=0) / mass[kept].sum()
-        sizes = np.maximum(1, np.rint(counts.sizes[cell][kept])).astype(np.int64)
-        drawn = np.stack([rng.multinomial(n, pooled, size=_SIMULATED_GAPS) / n for n in sizes], axis=1)
-        pairs = np.abs(drawn[:, :, None] - drawn[:, None]).sum(axis=-1) / 2
-        total += float(pairs.max(axis=(1, 2)).mean())
-    return total * counts.cell_weight
-
-
-@measure(
-    "counts",
-    "Gap by chance",
-    "The outcome gap that an exactly fair model with the same rates shows on average.",
-    tasks=_CLASSES,
-    labels="needed",
-    better="",
-)
-def eo_noise_floor(counts: Counts) -> Estimate:
-    """Return the noise floor of the outcome gap: exact for two classes, simulated for more."""
-    return Estimate(noise_floor(counts, "sum"))
-
-
 def noise_floor(counts: Counts, agg: str = "sum") -> float:
-    """Return the expected gap of an exactly fair model with the same rates and cell sizes; NaN if
-    undefined.
+    """Return the mean gap of an exactly fair model with the same rates and cell sizes; NaN if undefined.
+
+    It is exact for the sum of the gaps of two classes, and simulated with a fixed seed otherwise.
     """
     kept = counts.kept
     if counts.task.key != "binary":
@@ -121,108 +78,87 @@ def noise_floor(counts: Counts, agg: str = "sum") -> float:
     return sum(expected_range(counts.sizes[y, kept[y]], float(rates[y])) for y in range(2))
 
 
-@measure(
-    "counts",
-    "Larger of the two gaps",
-    "The larger of the gaps in true and in false positive rates.",
-    tasks=_BINARY,
-    high=1.0,
-    labels="needed",
-)
+def _simulated_floor(counts: Counts) -> float:
+    rng, total = np.random.default_rng(0), 0.0
+    for cell in range(len(counts.n_rows)):
+        kept = counts.kept[cell] & (counts.sizes[cell] > 0)
+        if kept.sum() < 2:
+            continue
+        mass = counts.of("decided")[cell][kept].sum(axis=0)
+        sizes = np.maximum(1, np.rint(counts.sizes[cell][kept])).astype(np.int64)
+        drawn = [rng.multinomial(n, mass / mass.sum(), size=_SIMULATED_GAPS) / n for n in sizes]
+        rates = np.stack(drawn, axis=1)
+        pairs = np.abs(rates[:, :, None] - rates[:, None]).sum(axis=-1) / 2
+        total += float(pairs.max(axis=(1, 2)).mean())
+    return total * counts.cell_weight
+
+
+@measure("counts", tasks=_CLASSES, labels="needed", better="")
+def eo_noise_floor(counts: Counts) -> Estimate:
+    """Gap by chance: The outcome gap that an exactly fair model with the same rates shows on average."""
+    return Estimate(noise_floor(counts))
+
+
+@measure("counts", tasks=_BINARY, high=1.0, labels="needed")
 def eo_worst(counts: Counts) -> Floats:
-    """Return the larger of the gaps in TPR and FPR."""
+    """Larger of the two gaps: The larger of the gaps in true and in false positive rates."""
     return np.asarray(cell_gaps(counts).max(axis=-1))
 
 
-@measure(
-    "counts",
-    "Larger gap by chance",
-    "The larger gap that an exactly fair model shows on average.",
-    tasks=_BINARY,
-    labels="needed",
-    better="",
-    high=1.0,
-)
+@measure("counts", tasks=_BINARY, high=1.0, labels="needed", better="")
 def eo_worst_noise_floor(counts: Counts) -> Estimate:
-    """Return the noise floor of the larger gap."""
+    """Larger gap by chance: The larger gap that an exactly fair model shows on average."""
     return Estimate(noise_floor(counts, "worst"))
 
 
-@measure(
-    "counts",
-    "Gap in true positive rates",
-    "Largest minus smallest true positive rate.",
-    tasks=_BINARY,
-    high=1.0,
-    labels="needed",
-)
+@measure("counts", tasks=_BINARY, high=1.0, labels="needed")
 def delta_tpr(counts: Counts) -> Floats:
-    """Return the largest minus the smallest true positive rate."""
-    return np.asarray(distances(counts, counts.rates[..., 1, :, :], counts.kept[1]))
+    """Gap in true positive rates: Largest minus smallest true positive rate."""
+    return distances(counts, counts.rates[..., 1, :, :], counts.kept[1])
 
 
-@measure(
-    "counts",
-    "Gap in false positive rates",
-    "Largest minus smallest false positive rate.",
-    tasks=_BINARY,
-    high=1.0,
-    labels="needed",
-)
+@measure("counts", tasks=_BINARY, high=1.0, labels="needed")
 def delta_fpr(counts: Counts) -> Floats:
-    """Return the largest minus the smallest false positive rate."""
-    return np.asarray(distances(counts, counts.rates[..., 0, :, :], counts.kept[0]))
+    """Gap in false positive rates: Largest minus smallest false positive rate."""
+    return distances(counts, counts.rates[..., 0, :, :], counts.kept[0])
 
 
-@measure(
-    "counts",
-    "Demographic parity difference",
-    "Largest distance between the groups' decisions, whatever the outcome.",
-    labels="unused",
-)
+@measure("counts", labels="unused")
 def demographic_parity_difference(counts: Counts) -> Floats:
-    """Return the largest distance between the decisions of two groups."""
-    return distances(counts, counts.group_rates, counts.kept_groups)
+    """Demographic parity difference: Largest distance between the groups' decisions, whatever the outcome."""
+    return distances(counts, counts.group_mean("decided"), counts.kept_groups)
 
 
-@measure(
-    "counts",
-    "Selection rate ratio",
-    "Smallest over largest rate of favourable decisions; the four-fifths rule asks for 0.8.",
-    tasks=_CLASSES,
-    high=1.0,
-    better="higher",
-    labels="unused",
-)
+@measure("counts", tasks=_CLASSES, high=1.0, better="higher", labels="unused")
 def selection_rate_ratio(counts: Counts) -> Floats:
-    """Return the smallest over the largest rate of favourable decisions; NaN if no class is favourable."""
-    if not counts.favourable:
-        return np.full(counts.sums.shape[:-3], np.nan)
-    return ratio(counts.favourable_rates, counts.kept_groups)
+    """Selection rate ratio: Smallest over largest rate of favourable decisions; the four-fifths rule asks for
+    0.8.
+    """
+    return ratio(_favourable(counts), counts.kept_groups)
 
 
-@measure(
-    "counts",
-    "Selection rate",
-    "Share of rows decided positive.",
-    tasks=_BINARY,
-    high=1.0,
-    better="",
-    labels="unused",
-    section="utility",
-)
+def _favourable(counts: Counts) -> Floats:
+    """Return the share of each group with a favourable decision, (..., groups); NaN if no class is
+    favourable.
+    """
+    rates = counts.group_mean("decided")
+    if counts.task.key == "binary":
+        return rates[..., 0] if counts.favourable == (1,) else 1 - rates[..., 0]
+    chosen = rates[..., list(counts.favourable)].sum(axis=-1)
+    return np.asarray(chosen if counts.favourable else np.full_like(chosen, np.nan))
+
+
+@measure("counts", tasks=_BINARY, high=1.0, better="", labels="unused", section="utility")
 def selection_rate(counts: Counts) -> Floats:
-    """Return the share of rows decided positive."""
-    return quotient(counts.of("decided")[..., 0].sum(axis=(-2, -1)), counts.mass.sum(axis=(-2, -1)))
+    """Selection rate: Share of rows decided positive."""
+    return counts.mean("decided")
 
 
 def _calibration(counts: Counts) -> Floats:
     """Return the mean score minus the share with the label, (..., groups); of numbers the mean error."""
     mass = counts.mass.sum(axis=-2)
     if counts.task.key == "number":
-        return quotient(
-            counts.of("decided")[..., 0].sum(axis=-2) - counts.of("label")[..., 0].sum(axis=-2), mass
-        )
+        return (counts.group_mean("decided") - counts.group_mean("label"))[..., 0]
     if not counts.probabilistic:
         return np.full(mass.shape, np.nan)
     if counts.task.key == "binary":
@@ -231,17 +167,12 @@ def _calibration(counts: Counts) -> Floats:
     return quotient(np.abs(counts.of("score").sum(axis=-3) - own).sum(axis=-1) / 2, mass)
 
 
-@measure(
-    "counts",
-    "Calibration gap",
-    "Largest difference between two groups of predicted minus observed outcomes (of classes: of the "
-    "distance of "
-    "predicted and observed shares).",
-    labels="needed",
-)
+@measure("counts", labels="needed")
 def calibration_gap(counts: Counts) -> Floats:
-    """Return the largest difference of calibration between two groups."""
-    return np.asarray(gap(_calibration(counts), counts.kept_groups))
+    """Calibration gap: Largest difference between two groups of predicted minus observed outcomes (of
+    classes: of the distance of predicted and observed shares).
+    """
+    return gap(_calibration(counts), counts.kept_groups)
 
 
 def warn_if_undefined(counts: Counts, labels: Sequence[int] = (0, 1)) -> None:
@@ -265,124 +196,88 @@ def warn_if_undefined(counts: Counts, labels: Sequence[int] = (0, 1)) -> None:
         )
 
 
-def _per_group(**options: Any) -> dict[str, Any]:
-    return {"per_group": True, "better": "", **options}
+_per_group = partial(measure, "counts", per_group=True, better="", labels="needed")
 
 
-@measure(
-    "counts",
-    "Base rate",
-    "Share of rows with the positive label.",
-    **_per_group(tasks=_BINARY, labels="needed"),
-)
+@_per_group(tasks=_BINARY)
 def base_rate(counts: Counts) -> Floats:
-    """Return the share with label 1 of each group."""
+    """Base rate: Share of rows with the positive label."""
     return quotient(counts.mass[..., 1, :], counts.mass.sum(axis=-2))
 
 
-@measure(
-    "counts",
-    "Selection rate",
-    "Share of rows decided positive.",
-    **_per_group(tasks=_BINARY, labels="unused", name="group_selection_rate"),
-)
+@_per_group(tasks=_BINARY, labels="unused")
 def group_selection_rate(counts: Counts) -> Floats:
-    """Return the share decided positive of each group."""
-    return np.asarray(counts.group_rates[..., 0])
+    """Selection rate: Share of rows decided positive."""
+    return counts.group_mean("decided")[..., 0]
 
 
-@measure(
-    "counts",
-    "True positive rate",
-    "Share decided positive among the positive rows.",
-    **_per_group(cell=1, tasks=_BINARY, labels="needed"),
-)
+@_per_group(cell=1, tasks=_BINARY)
 def tpr(counts: Counts) -> Floats:
-    """Return the true positive rate of each group."""
-    return np.asarray(counts.rates[..., 1, :, 0])
+    """True positive rate: Share decided positive among the positive rows."""
+    return counts.rates[..., 1, :, 0]
 
 
-@measure(
-    "counts",
-    "False positive rate",
-    "Share decided positive among the negative rows.",
-    **_per_group(cell=0, tasks=_BINARY, labels="needed"),
-)
+@_per_group(cell=0, tasks=_BINARY)
 def fpr(counts: Counts) -> Floats:
-    """Return the false positive rate of each group."""
-    return np.asarray(counts.rates[..., 0, :, 0])
+    """False positive rate: Share decided positive among the negative rows."""
+    return counts.rates[..., 0, :, 0]
 
 
-@measure(
-    "counts",
-    "Precision",
-    "Share with the positive label among the rows decided positive.",
-    **_per_group(tasks=_BINARY, labels="needed"),
-)
+@_per_group(tasks=_BINARY)
 def ppv(counts: Counts) -> Floats:
-    """Return the precision of each group."""
+    """Precision: Share with the positive label among the rows decided positive."""
     decided = counts.of("decided")[..., 0]
     return quotient(decided[..., 1, :], decided.sum(axis=-2))
 
 
-@measure(
-    "counts",
-    "Mean score",
-    "Mean predicted probability of the positive label.",
-    **_per_group(tasks=_BINARY, labels="unused"),
-)
+@_per_group(tasks=_BINARY, labels="unused")
 def mean_score(counts: Counts) -> Floats:
-    """Return the mean score of each group."""
-    if not counts.probabilistic:
-        return np.full(counts.mass.shape[:-2] + counts.mass.shape[-1:], np.nan)
-    return quotient(counts.of("score")[..., 0].sum(axis=-2), counts.mass.sum(axis=-2))
+    """Mean score: Mean predicted probability of the positive label."""
+    found = counts.group_mean("score")[..., 0]
+    return found if counts.probabilistic else np.full_like(found, np.nan)
 
 
-@measure(
-    "counts",
-    "Accuracy",
-    "Share of rows decided as labelled.",
-    **_per_group(tasks=("classes",), labels="needed"),
-)
+@_per_group(tasks=("classes",))
 def group_accuracy(counts: Counts) -> Floats:
-    """Return the accuracy in each group."""
+    """Accuracy: Share of rows decided as labelled."""
     return quotient(counts.right.sum(axis=-2), counts.mass.sum(axis=-2))
 
 
-@measure(
-    "counts",
-    "Favourable decisions",
-    "Share of rows with a favourable decision.",
-    **_per_group(tasks=("classes",), labels="unused"),
-)
+@_per_group(tasks=("classes",), labels="unused")
 def favourable_rate(counts: Counts) -> Floats:
-    """Return the share of favourable decisions of each group."""
-    if not counts.favourable:
-        return np.full(counts.mass.shape[:-2] + counts.mass.shape[-1:], np.nan)
-    return counts.favourable_rates
+    """Favourable decisions: Share of rows with a favourable decision."""
+    return _favourable(counts)
 
 
-@measure(
-    "counts", "Mean prediction", "Mean of the predictions.", **_per_group(tasks=("number",), labels="unused")
-)
+@_per_group(tasks=_NUMBER, labels="unused")
 def mean_prediction(counts: Counts) -> Floats:
-    """Return the mean prediction of each group."""
-    return np.asarray(counts.group_rates[..., 0])
+    """Mean prediction: Mean of the predictions."""
+    return counts.group_mean("decided")[..., 0]
 
 
-@measure("counts", "Mean label", "Mean of the labels.", **_per_group(tasks=("number",), labels="needed"))
+@_per_group(tasks=_NUMBER, labels="unused")
+def disadvantage(counts: Counts) -> Floats:
+    """Disadvantage: Distance of a group's mean prediction from that of the most favoured group, in standard
+    deviations of the label; whether high or low numbers are favourable is an option.
+    """
+    means = counts.group_mean("decided")[..., 0] / getattr(counts.task, "scale", 1.0)
+    good = means if counts.favourable == (1,) else -means
+    return np.asarray(np.fmax.reduce(good, axis=-1, keepdims=True) - good)
+
+
+@_per_group(tasks=_NUMBER)
 def mean_label(counts: Counts) -> Floats:
-    """Return the mean label of each group."""
-    return quotient(counts.of("label")[..., 0].sum(axis=-2), counts.mass.sum(axis=-2))
+    """Mean label: Mean of the labels."""
+    return counts.group_mean("label")[..., 0]
 
 
-@measure("counts", "MAE", "Mean absolute error.", **_per_group(tasks=("number",), labels="needed"))
+@_per_group(tasks=_NUMBER)
 def group_mae(counts: Counts) -> Floats:
-    """Return the mean absolute error in each group."""
-    return quotient(counts.of("absolute_error")[..., 0].sum(axis=-2), counts.mass.sum(axis=-2))
+    """MAE: Mean absolute error."""
+    return counts.group_mean("absolute_error")[..., 0]
 
 
-@measure("counts", "Calibration", "Predicted minus observed.", **_per_group(labels="needed"))
+@_per_group()
 def calibration(counts: Counts) -> Floats:
-    """Return the mean prediction minus the mean outcome of each group."""
+    """Calibration: Predicted minus observed."""
     return _calibration(counts)

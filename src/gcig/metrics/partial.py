@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 from gcig.metrics.samples import Sample
 
 if TYPE_CHECKING:

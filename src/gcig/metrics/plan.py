@@ -5,7 +5,6 @@ partitions of a cluster are the same code: random draws depend on a row's key an
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,10 +14,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
-from gcig._validation import Groups, InputError
+from gcig._progress import LONG, progress
 from gcig.adapters import AdaptedModel, adapt
-from gcig.adapters.base import DifferentiableModel
+from gcig.adapters.base import DifferentiableModel, last_step
 from gcig.adapters.tensors import to_tensor
 from gcig.core.attribution import (
     ATTRIBUTIONS,
@@ -32,12 +32,12 @@ from gcig.core.definition import Definition
 from gcig.core.explained import choose
 from gcig.core.gcig import disparity
 from gcig.core.modules import Score as OutputScore
+from gcig.core.modules import evaluating
 from gcig.core.references import Means, ReferenceRows, legitimate_columns
 from gcig.core.shapley import Shapley
 from gcig.core.task import Binary, Task
 from gcig.metrics.checked import (
     CheckedRows,
-    MeasureOptions,
     Reference,
     check_rows,
     favourable_classes,
@@ -49,23 +49,26 @@ from gcig.metrics.columns import ComparedColumns
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.partial import Partial
 from gcig.metrics.relative_to_means import MeanExplainer
-from gcig.metrics.samples import Sample, row_keys
-from gcig.metrics.sums import (
-    N_PARTS,
-    blocks_of,
-    count_blocks,
-    count_rows,
-    layout,
-    one_hot,
-)
+from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
+from gcig.metrics.trust import share_in_sketch
+from gcig.metrics.utility import count_rows, layout, one_hot
+from gcig.records.options import MeasureOptions
+from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none
 _LEAST_PEOPLE = 20  # per cell
 _REFERENCES = 1600  # per cell and group
+_AFFORDED_REFERENCES = 200  # per cell and group, before a large network is explained for more people
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
+_MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
 _MEAN_STEPS = 8
 _PROBE_ROWS = 512
+_TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
+_SEEN = (
+    "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
+    "that were held out."
+)
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
     "evaluated rows."
@@ -120,32 +123,10 @@ class Plan:
     definition: Definition = field(default_factory=Definition)
     marks: tuple[str, ...] = ()  # remarks about references
 
-    @classmethod
-    def of_predictions(
-        cls,
-        adapted: AdaptedModel,
-        task: Task,
-        groups: Groups,
-        options: MeasureOptions,
-        measures: tuple[Measure, ...],
-    ) -> "Plan":
-        """Return the plan of measures that need predictions alone."""
-        nothing = torch.empty(0)
-        return cls(
-            adapted=adapted,
-            task=task,
-            classes=(0, 1),
-            groups=groups,
-            attributes=(),
-            options=options,
-            measures=measures,
-            columns=ComparedColumns((), (), nothing, np.empty(0, dtype=np.int64), nothing, nothing),
-            attribution=IntegratedGradients(),
-            attribution_name="none",
-            favourable=(1,),
-            means=None,
-            counts=np.empty((0, 0), dtype=np.int64),
-        )
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether the references, or the evaluated rows, are rows that the model was trained on."""
+        return any(_SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
 
     @property
     def n_groups(self) -> int:
@@ -175,14 +156,33 @@ class Plan:
     def n_people(self) -> int:
         """People per cell that are explained relative to members."""
         gradients = isinstance(self.adapted, DifferentiableModel)
-        return max(_LEAST_PEOPLE, _PEOPLE[gradients] // self.task.n_cells)
+        affordable = _MOST_OPERATIONS // max(1, self.operations * self.n_groups * _AFFORDED_REFERENCES)
+        return max(_LEAST_PEOPLE, min(_PEOPLE[gradients], affordable) // self.task.n_cells)
 
     @property
     def n_references(self) -> int:
         """References per cell and group."""
-        people = self.n_people * self.task.n_cells
-        affordable = _MOST_NUMBERS // max(1, people * self.n_groups * len(self.columns.names))
+        pairs = self.n_people * self.task.n_cells * self.n_groups
+        affordable = min(
+            _MOST_NUMBERS // max(1, pairs * len(self.columns.names)),
+            _MOST_OPERATIONS // max(1, pairs * self.operations),
+        )
         return int(np.clip(affordable, 100, _REFERENCES))
+
+    @cached_property
+    def operations(self) -> int:
+        """The multiplications and additions of one row in the network, which limit how much is explained."""
+        if self.means is None:
+            return 0
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import
+
+        row = torch.zeros_like(self.means.means[0, :1])
+        try:
+            with torch.no_grad(), evaluating(self.module), FlopCounterMode(display=False) as counter:
+                self.module(row)
+        except Exception:  # the modes of other programs cannot be combined with this one
+            return 0
+        return int(counter.get_total_flops())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -286,13 +286,9 @@ class Plan:
         """Return a part from its bytes."""
         return Partial.from_bytes(self, data)
 
-    def measure_rows(
-        self, rows: CheckedRows, keys: Any = None, advance: Callable[[int], object] | None = None
-    ) -> Partial:
+    def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
-        if rows.kept is not None and keys is not None:
-            keys = np.asarray(keys)[rows.kept]
-        hashed = row_keys(keys, len(rows), self.options.seed)
+        hashed = rows.hashed_keys(keys, self.options.seed)
         predicted = self.adapted.predict(
             rows.table, rows.sensitive, encoded=rows.inputs, threshold=self.options.threshold
         )
@@ -339,7 +335,10 @@ class Plan:
         if self.means is not None and self.needs("means", "model"):
             inputs = self.tensor(rows.inputs)
             on = torch.from_numpy(labels).to(inputs.device)
-            summed = self.means.sum_rows(inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance)
+            with progress(len(rows), "Explaining relative to means", after=LONG) as advance:
+                summed = self.means.sum_rows(
+                    inputs, on, rows.groups.codes, weights, blocks % N_PARTS, advance
+                )
             found |= summed.to_arrays()
         sample = Sample(hashed, labels, rows.groups.codes, weights, outputs, predicted.decisions, rows.inputs)
         return Partial(self, found, self.keep_rows(sample), self.keep_scores(replace(sample, inputs=None)))
@@ -412,7 +411,7 @@ def prepare(
         adapted,
         chosen,
         rows,
-        row_keys(reference_keys, len(rows), chosen.seed),
+        rows.hashed_keys(reference_keys, chosen.seed),
         given=True,
         disjoint=reference_keys is None,
     )
@@ -507,6 +506,8 @@ def make_plan(
         tuple(all_names),
         rows.groups.attributes if rows is not None else ("group",),
     )
+    if rows is not None and _trained_on(adapted, rows):
+        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
     base = _Base(adapted, task, options, rows, own)
     legitimate = base.legitimate()
     means, counts = base.means(len(all_names), legitimate)
@@ -545,6 +546,14 @@ def make_plan(
     sample = sample.smallest_by_cell(plan.cells(sample.labels), plan.n_groups, limit)
     chance = None if own else sample
     return replace(plan, chance_rows=chance, references=_references_of(sample, plan) if given else None)
+
+
+def _trained_on(adapted: AdaptedModel, rows: CheckedRows) -> bool:
+    """Return whether a model of this package was trained on rows."""
+    sketch = getattr(last_step(adapted.model), "training_sketch_", None)
+    if sketch is None or rows.labels is None:
+        return False
+    return share_in_sketch(sketch, rows.inputs, rows.labels) >= _TRAINED_ON
 
 
 def _references_of(sample: Sample, plan: Plan) -> Sample:

@@ -6,37 +6,28 @@ warning names the cell. With ``min_cell`` above 1, differences leave out the rat
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
-from gcig._validation import Groups, InputError, Labels, check_groups, check_labels, check_sample_weight
 from gcig.adapters import AdaptedModel
-from gcig.core.task import Task
+from gcig.adapters.base import Task as TaskKey
 from gcig.metrics import outcomes
-from gcig.metrics.checked import MOST_CLASSES, MeasureOptions, make_task
-from gcig.metrics.measure import Estimate, Measure, select_measures
-from gcig.metrics.outcomes import (
-    base_rate,
-    eo_worst,
-    fpr,
-    group_selection_rate,
-    noise_floor,
-    outcome_gap,
-    ppv,
-    tpr,
-    warn_if_undefined,
-)
-from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan
+from gcig.metrics.checked import MOST_CLASSES, CheckedRows, make_task
+from gcig.metrics.measure import Measure, select_measures
+from gcig.metrics.outcomes import eo_worst, noise_floor, outcome_gap, warn_if_undefined
+from gcig.metrics.plan import make_plan
 from gcig.metrics.rates import Aggregate
-from gcig.metrics.samples import Sample, row_keys
-from gcig.metrics.sums import Counts, blocks_of, count_rows, one_hot, outcome_cells
+from gcig.metrics.samples import row_keys
+from gcig.metrics.utility import Counts, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
+from gcig.records.options import MeasureOptions
+from gcig.tables.check import Groups, Labels, check_groups, check_labels, check_sample_weight
 
 
 def equalized_odds_gap(
@@ -72,11 +63,8 @@ def equalized_odds_gap(
     >>> equalized_odds_gap(y_true, y_pred, sensitive_features=sex, agg="worst")
     0.5
     """
-    _check_agg(agg)
-    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell, most=MOST_CLASSES)
-    if counts.task.key == "binary":
-        warn_if_undefined(counts)
-    elif agg == "worst":
+    counts = _count_all(y_true, y_pred, sensitive_features, sample_weight, min_cell, agg)
+    if counts.task.key != "binary" and agg == "worst":
         raise ValueError("agg='worst' is for two classes: pass agg='sum'.")
     return float((outcome_gap if agg == "sum" else eo_worst).compute(counts))
 
@@ -104,93 +92,39 @@ def eo_noise_floor(
     >>> round(eo_noise_floor(y_true, y_pred, sensitive_features=sex), 4)
     0.6094
     """
-    _check_agg(agg)
-    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell, most=MOST_CLASSES)
-    if counts.task.key == "binary":
-        warn_if_undefined(counts)
-    return noise_floor(counts, agg)
+    return noise_floor(_count_all(y_true, y_pred, sensitive_features, sample_weight, min_cell, agg), agg)
 
 
-def delta_tpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    min_cell: int = 1,
-) -> float:
-    """Compute the largest minus the smallest true positive rate over the groups.
+def _of_decisions(measure: Measure, example: str, labels: Sequence[int] = ()) -> Callable[..., float]:
+    """Return a measure as a function of decisions, which warns if it needs a missing cell of some labels."""
 
-    Examples
-    --------
-    >>> delta_tpr([1, 1, 1, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
-    0.5
-    """
-    return _measure(
-        outcomes.delta_tpr, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(1,)
+    def compute(
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        *,
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None = None,
+        min_cell: int = 1,
+    ) -> float:
+        counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell)
+        warn_if_undefined(counts, labels)
+        return float(measure.compute(counts))
+
+    compute.__name__ = compute.__qualname__ = measure.name
+    call = f"{measure.name}({example}, sensitive_features=['f', 'f', 'm', 'm'])"
+    compute.__doc__ = (
+        f"Compute a measure of decisions: {measure.sentence}\n\nExamples\n--------\n>>> {call}\n0.5\n"
     )
+    return compute
 
 
-def delta_fpr(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    min_cell: int = 1,
-) -> float:
-    """Compute the largest minus the smallest false positive rate over the groups.
-
-    Examples
-    --------
-    >>> delta_fpr([0, 0, 0, 0], [1, 0, 0, 0], sensitive_features=["f", "f", "m", "m"])
-    0.5
-    """
-    return _measure(
-        outcomes.delta_fpr, y_true, y_pred, sensitive_features, sample_weight, min_cell, labels=(0,)
-    )
-
-
-def demographic_parity_difference(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    min_cell: int = 1,
-) -> float:
-    """Compute the largest minus the smallest selection rate over the groups; labels are not used.
-
-    Examples
-    --------
-    >>> demographic_parity_difference([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
-    0.5
-    """
-    return _measure(
-        outcomes.demographic_parity_difference, y_true, y_pred, sensitive_features, sample_weight, min_cell
-    )
-
-
-def selection_rate_ratio(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    min_cell: int = 1,
-) -> float:
-    """Compute the smallest over the largest selection rate; NaN if nobody is selected.
-
-    The four-fifths rule asks for at least 0.8.
-
-    Examples
-    --------
-    >>> selection_rate_ratio([0, 1, 0, 1], [1, 1, 1, 0], sensitive_features=["f", "f", "m", "m"])
-    0.5
-    """
-    return _measure(
-        outcomes.selection_rate_ratio, y_true, y_pred, sensitive_features, sample_weight, min_cell
-    )
+delta_tpr = _of_decisions(outcomes.delta_tpr, "[1, 1, 1, 1], [1, 1, 1, 0]", (1,))
+delta_fpr = _of_decisions(outcomes.delta_fpr, "[0, 0, 0, 0], [1, 0, 0, 0]", (0,))
+demographic_parity_difference = _of_decisions(
+    outcomes.demographic_parity_difference, "[0, 1, 0, 1], [1, 1, 1, 0]"
+)
+selection_rate_ratio = _of_decisions(outcomes.selection_rate_ratio, "[0, 1, 0, 1], [1, 1, 1, 0]")
+_RATES = (*(outcomes.base_rate, outcomes.group_selection_rate, outcomes.tpr, outcomes.fpr, outcomes.ppv),)
 
 
 def group_rates(
@@ -214,23 +148,16 @@ def group_rates(
     }
 
 
-_RATES = (base_rate, group_selection_rate, tpr, fpr, ppv)
-
-
-def _measure(
-    measure: Measure,
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None,
-    min_cell: int,
-    labels: Sequence[int] = (),
-) -> float:
-    """Return a measure of decisions, with a warning if it needs a missing cell of one of the labels."""
-    counts = _count(y_true, y_pred, sensitive_features, sample_weight, min_cell)
-    warn_if_undefined(counts, labels)
-    value = measure.compute(counts)
-    return float(value.value if isinstance(value, Estimate) else value)
+def _count_all(
+    y_true: ArrayLike, y_pred: ArrayLike, groups: Any, weights: ArrayLike | None, min_cell: int, agg: str
+) -> Counts:
+    """Count decisions between two or more classes."""
+    if agg not in ("sum", "worst"):
+        raise ValueError(f"agg must be 'sum' or 'worst', received {agg!r}.")
+    counts = _count(y_true, y_pred, groups, weights, min_cell, most=MOST_CLASSES)
+    if counts.task.key == "binary":
+        warn_if_undefined(counts)
+    return counts
 
 
 def _count(
@@ -248,20 +175,9 @@ def _count(
     weights = check_sample_weight(sample_weight, len(labels.codes))
     key = "binary" if len(labels.classes) <= 2 else "classes"
     task = make_task(key, labels.codes, weights, len(labels.classes))
-    return _counts(task, None, one_hot(task, decisions.astype(np.float64)), labels, groups, weights, min_cell)
-
-
-def _counts(
-    task: Task,
-    scores: Floats | None,
-    decided: Floats,
-    labels: Labels,
-    groups: Groups,
-    weights: Floats | None,
-    min_cell: int,
-) -> Counts:
+    decided = one_hot(task, decisions.astype(np.float64))
     sums, n_rows, squares = count_rows(
-        task, scores, decided, labels.codes, groups.codes, len(groups.names), weights
+        task, None, decided, labels.codes, groups.codes, len(groups.names), weights
     )
     names = tuple(map(str, range(2) if task.key == "binary" else labels.classes))
     weight = outcome_cells(task, labels.codes)[2]
@@ -296,11 +212,6 @@ def check_decisions(y_pred: ArrayLike, labels: Labels) -> Codes:
     return check_labels(
         y_pred, n_rows=len(labels.codes), classes=labels.classes, name="y_pred", paired_with="y_true"
     ).codes
-
-
-def _check_agg(agg: str) -> None:
-    if agg not in ("sum", "worst"):
-        raise ValueError(f"agg must be 'sum' or 'worst', received {agg!r}.")
 
 
 def evaluate_predictions(
@@ -353,8 +264,28 @@ def evaluate_predictions(
     return evaluate_arrays(labels.codes, scores, decisions, groups, weights, threshold=cut, min_cell=min_cell)
 
 
+class _Predictions(AdaptedModel):
+    """Predictions in place of a model: a row is its scores and its decision."""
+
+    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002
+        """Return the rows."""
+        return np.asarray(X)
+
+    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:  # noqa: ARG002
+        """Return the scores."""
+        return self.outputs(np.asarray(X))
+
+    def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002
+        """Return the decisions."""
+        return np.asarray(X, dtype=np.float64)[:, -1]
+
+    def outputs(self, encoded: Rows) -> Rows:
+        """Return the scores."""
+        return encoded[:, 0] if encoded.shape[1] == 2 else encoded[:, :-1]
+
+
 def evaluate_arrays(
-    labels: Codes,
+    labels: Any,
     scores: Rows,
     predictions: Codes | Floats,
     groups: Groups,
@@ -363,66 +294,31 @@ def evaluate_arrays(
     threshold: float,
     probabilistic: bool = True,
     min_cell: int = SMALLEST_CELL,
-    task: Task | None = None,
+    task: TaskKey = "binary",
 ) -> Evaluation:
-    """Evaluate checked arrays, by default of two classes.
+    """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
 
     ``predictions`` are codes of classes, numbers or, of two classes, probabilities of a decision for 1, whose
-    rates are expected rates; ``scores`` (n,) or (n, K). Log loss and calibration need probabilities.
+    rates are expected rates; ``scores`` are (n,), or (n, K) of several classes.
     """
-    task = make_task("binary", labels, weights, 2) if task is None else task
-    options = MeasureOptions(min_cell=min_cell, n_bootstrap=0)
-    measures = [each for each in select_measures("default", task.key) if each.needs in ("counts", "scores")]
-    adapted = PredictionsOnly(
+    names = [each.name for each in select_measures("default", task) if each.needs in ("counts", "scores")]
+    table: Floats = np.column_stack([scores, predictions]).astype(np.float64)
+    columns = tuple(f"column {place}" for place in range(table.shape[1]))
+    classes = () if task == "number" else tuple(range(max(2, table.shape[1] - 1)))
+    adapted = _Predictions(
         model=None,
-        columns=(),
-        origin=np.empty(0, dtype=np.int64),
-        original_names=(),
+        task=task,
+        columns=columns,
+        origin=np.arange(len(columns)),
+        original_names=columns,
         threshold=threshold,
         probabilistic=probabilistic,
         kind="predictions",
     )
-    plan = Plan.of_predictions(adapted, task, groups, options, tuple(measures))
-    n, w = len(labels), np.ones(len(labels)) if weights is None else weights
-    keys = row_keys(None, n, 0)
-    blocks = blocks_of(keys, plan.n_blocks), plan.n_blocks
-    decided = one_hot(task, np.asarray(predictions, dtype=np.float64)).reshape(n, -1)
-    given = np.asarray(scores, dtype=np.float64).reshape(n, -1)
-    sums, n_rows, squares = count_rows(
-        task,
-        given if probabilistic else None,
-        decided,
-        labels,
-        groups.codes,
-        len(groups.names),
-        weights,
-        blocks,
-    )
-    sample = Sample(keys, labels, groups.codes, w, given, np.asarray(predictions, dtype=np.float64))
-    found = {
-        "counts": sums,
-        "n_rows": n_rows,
-        "squares": squares,
-        "n_missing": np.zeros(1, dtype=np.int64),
-        "labelled": np.array([n]),
-    }
-    return Partial(plan, found, sample, sample).result()
-
-
-class PredictionsOnly(AdaptedModel):
-    """Predictions in place of a model: nothing can be explained."""
-
-    def encode(self, X: Any, sensitive_features: Any = None) -> Rows:
-        """There are no rows."""
-        raise NotImplementedError
-
-    def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:
-        """There are no rows."""
-        raise NotImplementedError
-
-    def outputs(self, encoded: Rows) -> Rows:
-        """There are no rows."""
-        raise NotImplementedError
+    rows = CheckedRows(table, None, table, labels, groups, (), weights, classes)
+    options = MeasureOptions(measures=names, min_cell=min_cell, n_bootstrap=0)
+    plan = make_plan(adapted, options, rows, row_keys(None, len(rows), options.seed))
+    return plan.measure_rows(rows).result()
 
 
 def _check_probabilities(name: str, values: ArrayLike, n_rows: int) -> Rows:

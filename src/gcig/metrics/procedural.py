@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,113 +12,77 @@ from gcig._arrays import Floats
 from gcig.core.gcig import disparity, normalise
 from gcig.core.references import Means, ReferenceRows
 from gcig.core.shapley import Shapley
-from gcig.metrics.measure import Estimate, measure
-from gcig.metrics.rates import quotient
+from gcig.metrics.measure import Estimate, Measure, measure, register_measure
 from gcig.metrics.relative_to_means import MeanSums
 from gcig.metrics.table import TableView
+from gcig.metrics.utility import quotient
 
 if TYPE_CHECKING:
     from gcig.metrics.result import Measured
 
-_CHANCE_ROWS, _CHANCE_DRAWS = 256, 40
+_CHANCE_ROWS, _CHANCE_DRAWS = (16, 256), 40
+_CHANCE_OPERATIONS = 20_000_000_000  # of the network: some seconds
 _SHAPLEY_PEOPLE = 40
 _NORMAL_95 = 1.645
 
 
-def _reasons(**options: Any) -> dict[str, Any]:
-    return {"section": "reasons", "low": -math.inf, **options}
+_reasons = partial(measure, section="reasons", low=-math.inf)
 
 
-@measure(
-    "table",
-    "Reason gap",
-    "How far a person's explanations relative to the groups lie apart, in units of the spread of the score; "
-    "about 0 if the groups were drawn by coin.",
-    **_reasons(),
-)
+@_reasons("table")
 def reason_gap(view: TableView) -> Estimate:
-    """Return the reason gap relative to members."""
+    """Reason gap: How far a person's explanations relative to the groups lie apart, in units of the spread of
+    the score; about 0 if the groups were drawn by coin.
+    """
     return view.reason("gap")
 
 
-@measure(
-    "table",
-    "Reason gap, common part",
-    "The part that is the same for everyone with one label: the groups have other values in columns that "
-    "count.",
-    **_reasons(),
-)
+@_reasons("table")
 def reason_gap_common(view: TableView) -> Estimate:
-    """Return the common part of the reason gap."""
+    """Reason gap, common part: The part that is the same for everyone with one label: the groups have other
+    values in columns that count.
+    """
     return view.reason("common")
 
 
-@measure(
-    "table",
-    "Reason gap, varying part",
-    "The part that differs between people: a column weighs differently for people who are alike. 0 for every "
-    "additive model.",
-    **_reasons(),
-)
+@_reasons("table")
 def reason_gap_varying(view: TableView) -> Estimate:
-    """Return the varying part of the reason gap."""
+    """Reason gap, varying part: The part that differs between people: a column weighs differently for people
+    who are alike. 0 for every additive model.
+    """
     return view.reason("varying")
 
 
-@measure(
-    "table",
-    "Reason gap of the worst pair",
-    "The reason gap of the two groups that are farthest apart.",
-    **_reasons(),
-)
+@_reasons("table")
 def reason_gap_worst(view: TableView) -> Estimate:
-    """Return the reason gap of the worst pair of groups; that of two groups is the reason gap."""
-    return view.reason("gap") if view.n_groups == 2 else view.worst[1]
+    """Reason gap of the worst pair: The reason gap of the two groups that are farthest apart."""
+    return view.worst[1]
 
 
-@measure(
-    "table",
-    "Common part by column",
-    "Contribution of each column to the common part; squares add up.",
-    **_reasons(by_column=True),
-)
+@_reasons("table", by_column=True)
 def reason_gap_common_columns(view: TableView) -> dict[str, float]:
-    """Return the common part by column."""
+    """Common part by column: Contribution of each column to the common part; squares add up."""
     return view.by_column()[0]
 
 
-@measure(
-    "table",
-    "Varying part by column",
-    "Contribution of each column to the varying part; squares add up.",
-    **_reasons(by_column=True),
-)
+@_reasons("table", by_column=True)
 def reason_gap_varying_columns(view: TableView) -> dict[str, float]:
-    """Return the varying part by column."""
+    """Varying part by column: Contribution of each column to the varying part; squares add up."""
     return view.by_column()[1]
 
 
-@measure(
-    "table",
-    "GCIG relative to members",
-    "GCIG with members of each group as references instead of their mean: explanations are averaged over "
-    "them.",
-    **_reasons(),
-)
+@_reasons("table")
 def gcig_members(view: TableView) -> Estimate:
-    """Return GCIG relative to members."""
+    """GCIG relative to members: GCIG with members of each group as references instead of their mean:
+    explanations are averaged over them.
+    """
     return view.estimate(TableView.gcig_members)
 
 
-@measure(
-    "table",
-    "Share that changes hands",
-    "The share of an explanation that moves to other columns if a person is compared with another group.",
-    **_reasons(low=0.0, high=1.0),
-)
+@_reasons("table", low=0.0, high=1.0)
 def explanation_moved(view: TableView) -> Estimate:
-    """Return half the l1 distance of the normalised explanations relative to two groups, averaged over
-    pairs.
+    """Share that changes hands: The share of an explanation that moves to other columns if a person is
+    compared with another group: half the l1 distance of the two normalised explanations.
     """
 
     def moved(means: torch.Tensor) -> torch.Tensor:
@@ -128,77 +93,45 @@ def explanation_moved(view: TableView) -> Estimate:
     return view.estimate(lambda each: each.over_people(moved))
 
 
-@measure(
-    "means",
-    "GCIG",
-    "The paper's formula: how far normalised explanations relative to the groups' means lie apart.",
-    **_reasons(low=0.0),
-)
+@_reasons("means", low=0.0)
 def gcig(sums: MeanSums) -> Floats:
-    """Return GCIG by the definition."""
+    """GCIG: The paper's formula: how far normalised explanations relative to the groups' means lie apart."""
     return sums.mean("disparity")
 
 
-@measure(
-    "means", "GCIG with the l2 norm", "GCIG with explanations divided by their l2 norm.", **_reasons(low=0.0)
-)
+@_reasons("means", low=0.0)
 def gcig_l2(sums: MeanSums) -> Floats:
-    """Return GCIG with the l2 norm."""
+    """GCIG with the l2 norm: GCIG with explanations divided by their l2 norm."""
     return sums.mean("l2")
 
 
-@measure(
-    "means",
-    "GCIG on encoded columns",
-    "GCIG on encoded columns, centred within each one-hot block.",
-    **_reasons(low=0.0),
-)
+@_reasons("means", low=0.0)
 def gcig_encoded(sums: MeanSums) -> Floats:
-    """Return GCIG on encoded columns."""
+    """GCIG on encoded columns: GCIG on encoded columns, centred within each one-hot block."""
     return sums.mean("encoded", "encoded_mass")
 
 
-@measure(
-    "means",
-    "GCIG on raw columns",
-    "GCIG on encoded columns as they are, which is the paper's.",
-    **_reasons(low=0.0),
-)
+@_reasons("means", low=0.0)
 def gcig_raw(sums: MeanSums) -> Floats:
-    """Return GCIG on raw columns."""
+    """GCIG on raw columns: GCIG on encoded columns as they are, which is the paper's."""
     return sums.mean("raw", "raw_mass")
 
 
-@measure(
-    "means",
-    "GCIG by column",
-    "Contribution of each column to GCIG; they add up to it.",
-    **_reasons(by_column=True),
-)
+@_reasons("means", by_column=True)
 def gcig_columns(sums: MeanSums) -> dict[str, float]:
-    """Return the contribution of each column."""
+    """GCIG by column: Contribution of each column to GCIG; they add up to it."""
     return dict(zip(sums.column_names, sums.column_contributions.tolist(), strict=True))
 
 
-@measure(
-    "means",
-    "GCIG of each group",
-    "GCIG over the rows of one group.",
-    **_reasons(per_group=True, name="group_gcig"),
-)
+@_reasons("means", per_group=True)
 def group_gcig(sums: MeanSums) -> Floats:
-    """Return GCIG over the rows of each group."""
+    """GCIG of each group: GCIG over the rows of one group."""
     return sums.of_groups("disparity")
 
 
-@measure(
-    "model",
-    "GCIG by chance",
-    "The 95 % point of GCIG if groups were drawn by coin within labels.",
-    **_reasons(low=0.0, better=""),
-)
+@_reasons("model", low=0.0, better="")
 def gcig_chance(measured: "Measured") -> Estimate:
-    """Return the 95 % point of GCIG under permuted groups."""
+    """GCIG by chance: The 95 % point of GCIG if groups were drawn by coin within labels."""
     explainer, sample = measured.plan.means, measured.chance_sample
     if explainer is None or not len(sample) or measured.constant:
         return Estimate()
@@ -221,7 +154,10 @@ def gcig_chance(measured: "Measured") -> Estimate:
     if task.key == "number":
         sampled, made_of = sampled.sum(0, keepdim=True), made_of.sum(0, keepdim=True)
     scale = (sampled / made_of.clamp_min(1)).clamp_max(1).sqrt().unsqueeze(-1)
-    order = np.argsort(sample.keys, kind="stable")[:_CHANCE_ROWS]
+    steps = explainer.definition.n_steps
+    each = _CHANCE_DRAWS * n_groups * (steps if isinstance(steps, int) else 1) * measured.plan.operations
+    count = int(np.clip(_CHANCE_OPERATIONS // max(1, each), *_CHANCE_ROWS))
+    order = np.argsort(sample.keys, kind="stable")[:count]
     assert sample.inputs is not None
     x, y = measured.plan.tensor(sample.inputs[order]), labels[torch.from_numpy(order)]
     usable = explainer.defined[task.cells(y)].all(1).cpu()
@@ -267,28 +203,29 @@ def _relative_to_means(part: int) -> Any:
     return compute
 
 
-_PARTS = (("", 0), ("_common", 1), ("_varying", 2))
-_MEANS_SENTENCE = "The same as the reason gap{part}, relative to the groups' means instead of their members."
+_PARTS = ("", "_common", "_varying")
 reason_gap_means, reason_gap_means_common, reason_gap_means_varying = (
-    measure(
+    Measure(
+        f"reason_gap_means{part}",
+        _relative_to_means(place),
         "means",
         f"Reason gap relative to means{part.replace('_', ', ')}",
-        _MEANS_SENTENCE.format(part=part.replace("_", ", ") + (" part" if part else "")),
-        **_reasons(sets=("procedural", "robustness"), name=f"reason_gap_means{part}"),
-    )(_relative_to_means(place))
-    for part, place in _PARTS
+        "The same as the reason gap, relative to the groups' means instead of their members.",
+        section="reasons",
+        low=-math.inf,
+        sets=("procedural", "robustness"),
+    )
+    for place, part in enumerate(_PARTS)
 )
+for _each in (reason_gap_means, reason_gap_means_common, reason_gap_means_varying):
+    register_measure(_each, overwrite=True)
 
 
-@measure(
-    "model",
-    "Reason gap by Shapley values",
-    "The reason gap if columns are attributed by Shapley values: if it leads to another conclusion, the "
-    "conclusion depends on the attribution.",
-    **_reasons(sets=("robustness",)),
-)
+@_reasons("model", sets=("robustness",))
 def reason_gap_shapley(measured: "Measured") -> Estimate:
-    """Return the reason gap by Shapley values of the same people and references."""
+    """Reason gap by Shapley values: The reason gap if columns are attributed by Shapley values: if it leads
+    to another conclusion, the conclusion depends on the attribution.
+    """
     plan, view = measured.plan, measured.view
     if view is None or plan.attribution_name == "shapley":
         return Estimate() if view is None else view.reason("gap")

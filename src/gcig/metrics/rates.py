@@ -8,16 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import bdtr
 
 from gcig._arrays import Floats
+from gcig.metrics.utility import quotient
 
 Aggregate = Literal["sum", "worst"]
 Mask = NDArray[np.bool_]
-
-
-def quotient(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide elementwise; 0/0 is NaN, without a warning."""
-    out = np.full(np.broadcast(numerator, denominator).shape, np.nan)
-    np.divide(numerator, denominator, out=out, where=denominator > 0)
-    return out
 
 
 def gap(rates: Floats, kept: Mask | None = None) -> Floats:

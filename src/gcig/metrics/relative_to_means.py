@@ -22,8 +22,8 @@ from gcig.core.gcig import column_disparity, defined_rows, disparity, normalise,
 from gcig.core.modules import evaluating
 from gcig.core.task import Task
 from gcig.metrics.columns import ComparedColumns
-from gcig.metrics.rates import quotient
-from gcig.metrics.sums import N_PARTS, sum_rows
+from gcig.metrics.samples import N_PARTS
+from gcig.metrics.utility import quotient, sum_rows
 
 _BYTES_AT_ONCE = 1 << 25
 _VANISHING = 1e-8  # of the median norm, under which an explanation counts as none
@@ -82,7 +82,7 @@ class MeanExplainer:
         groups: NDArray[np.int64],
         weights: Floats,
         parts: NDArray[np.int64],
-        advance: Callable[[int], object] | None = None,
+        advance: Callable[[int], object],
     ) -> "MeanSums":
         """Return the sums over rows (n, p), each of which belongs to one tenth of the rows."""
         cells = self.task.cells(labels)
@@ -93,16 +93,14 @@ class MeanExplainer:
             compared = self.defined[cell].nonzero().flatten()
             own = (cells == cell).nonzero().flatten()
             if len(compared) < 2 or not len(own):
-                if advance is not None:
-                    advance(len(own))
+                advance(len(own))
                 continue
             for part in own.split(size):
                 references = self.means[cell, compared].unsqueeze(1).expand(-1, len(part), -1)
                 at = part.cpu().numpy()
                 place = parts[at], groups[at]
                 self._add(sums, cell, compared, inputs[part], labels[part], references, weights[at], place)
-                if advance is not None:
-                    advance(len(part))
+                advance(len(part))
         return sums
 
     def _add(

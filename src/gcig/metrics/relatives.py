@@ -6,7 +6,6 @@ these people, who have the same label.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +16,11 @@ from sklearn.preprocessing import StandardScaler
 from gcig._arrays import Codes, Floats
 from gcig.core.explained import Block
 from gcig.metrics.measure import Estimate, measure
-from gcig.metrics.ranking import roc_auc
 from gcig.metrics.table import TableView
+from gcig.metrics.utility import roc_auc
 
 _SHUFFLES = 19
 _LEAST_ROWS = 40
-
-
-def _procedural(**options: Any) -> dict[str, Any]:
-    return {"section": "reasons", "sets": ("procedural",), **options}
 
 
 def member_attributions(block: Block) -> Floats:
@@ -35,15 +30,11 @@ def member_attributions(block: Block) -> Floats:
     return found
 
 
-@measure(
-    "table",
-    "Mean-attribution gap",
-    "How far the groups' mean attributions lie apart among people with the same label (Begley et al., 2020). "
-    "Equal means can hide differences that cancel.",
-    **_procedural(),
-)
+@measure("table", section="reasons", sets=("procedural",))
 def mean_attribution_gap(view: TableView) -> Estimate:
-    """Return the mean-attribution gap given the label, in units of the spread of the score."""
+    """Mean-attribution gap: How far the groups' mean attributions lie apart among people with the same label,
+    in units of the spread of the score (Begley et al., 2020). Equal means can hide differences that cancel.
+    """
     return view.estimate(mean_attributions)
 
 
@@ -61,18 +52,12 @@ def mean_attributions(view: TableView) -> float:
     return total / mass if mass else math.nan
 
 
-@measure(
-    "table",
-    "Equal treatment",
-    "Held-out AUC with which a logistic regression reads the group from the attributions of people with "
-    "the same "
-    "label (Mougan et al., 2023); 0.5 is equal treatment. It sees only what is linear in the "
-    "attributions, and "
-    "does not say how much of the score differs.",
-    **_procedural(low=0.0, high=1.0),
-)
+@measure("table", section="reasons", sets=("procedural",), high=1.0)
 def equal_treatment(view: TableView) -> Estimate:
-    """Return the AUC given the label, with its 95 % point under permuted groups."""
+    """Equal treatment: Held-out AUC with which a logistic regression reads the group from the attributions of
+    people with the same label (Mougan et al., 2023); 0.5 is equal treatment. It sees only what is linear in
+    the attributions, and does not say how much of the score differs.
+    """
     blocks = [
         (block.share, member_attributions(block), view.groups[block.references].cpu().numpy())
         for block in view.compared.blocks

@@ -1,10 +1,11 @@
 """Samples of rows: those with the smallest hashed keys, whatever part of the table they come from.
 
 Merging the samples of two parts keeps the smallest keys, so any partitioning of a table gives the same
-sample.
+sample. Sums are kept by block: rows are assigned to blocks by their hashed keys. Blocks are resampled for
+intervals (which has the variance of resampling rows, up to a share of 1 / blocks), and a tenth of them is
+left out in turn for the comparison of two models.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,18 +13,44 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._arguments import InputError
 from gcig._arrays import Floats, Rows
-from gcig._validation import InputError
 from gcig.core.explained import hashed_keys
 
+N_PARTS = 10  # blocks are joined into tenths that are left out in turn
 
-def row_keys(keys: Any, n_rows: int, seed: int, start: int = 0) -> NDArray[np.uint64]:
+
+def count_blocks(numbers_per_block: int) -> int:
+    """Return the number of blocks for sums of this many numbers: fewer if they are large."""
+    return 256 if numbers_per_block <= 20_000 else 32
+
+
+def blocks_of(keys: NDArray[np.uint64], n_blocks: int) -> NDArray[np.int64]:
+    """Return the block of each hashed key, from its upper eight bits."""
+    return ((keys >> np.uint64(56)) % np.uint64(n_blocks)).astype(np.int64)
+
+
+def resample(sums: Floats, n_draws: int, seed: int) -> Floats:
+    """Return sums of blocks that are drawn with replacement, (draws, ...), from sums (blocks, ...)."""
+    n_blocks = len(sums)
+    rng = np.random.default_rng([seed, n_blocks])
+    drawn = rng.multinomial(n_blocks, np.full(n_blocks, 1 / n_blocks), size=n_draws).astype(np.float64)
+    return np.asarray((drawn @ sums.reshape(n_blocks, -1)).reshape(n_draws, *sums.shape[1:]))
+
+
+def leave_out(sums: Floats) -> Floats:
+    """Return the sums (parts, ...) without each tenth of the blocks."""
+    part = np.arange(len(sums)) % N_PARTS
+    return np.stack([sums[part != own].sum(axis=0) for own in range(N_PARTS)])
+
+
+def row_keys(keys: Any, n_rows: int, seed: int) -> NDArray[np.uint64]:
     """Return a pseudo-random number per row that depends on its key and the seed alone.
 
     Keys are integers, or anything that pandas can hash; without keys the position of a row is its key.
     """
     if keys is None:
-        numbers = np.arange(start, start + n_rows, dtype=np.int64)
+        numbers = np.arange(n_rows, dtype=np.int64)
     else:
         values = np.asarray(keys)
         if values.shape != (n_rows,):
@@ -93,6 +120,3 @@ class Sample:
         """Return the sample that `to_arrays` was called on."""
         names = [field.name for field in fields(cls)]
         return cls(**{name: arrays.get(f"{prefix}.{name}") for name in names})  # type: ignore[arg-type]
-
-
-Weighted = Callable[["Sample"], float]

@@ -74,6 +74,8 @@ class TableView:
     @cached_property
     def worst(self) -> tuple[tuple[str, str], Estimate]:
         """The pair of groups that is farthest apart, with its gap."""
+        if self.n_groups == 2:
+            return (self.names[0], self.names[1]), self.reason("gap")
         found: list[tuple[float, int, int]] = []
         for first, second in itertools.combinations(range(self.n_groups), 2):
             pair = self.of_pair(first, second)

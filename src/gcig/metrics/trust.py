@@ -1,32 +1,22 @@
-"""Measures of whether the reasons can be trusted; training uses the functions on tensors as well."""
+"""Whether reasons can be trusted: functions of tensors, which training and measuring share."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from gcig._arrays import Floats
-from gcig.core.attribution import Score
-from gcig.core.columns import AttributeColumns, protected_attributes
-from gcig.core.modules import evaluating
-from gcig.core.task import Task, as_outputs
-from gcig.metrics.measure import Estimate, measure
-from gcig.metrics.rates import quotient
-from gcig.metrics.relative_to_means import MeanSums
-from gcig.metrics.table import TableView
-from gcig.records.base import Interval
-from gcig.records.trust import LARGE_OFFSET, LOW_FAITHFULNESS
+from gcig.core.columns import AttributeColumns
+from gcig.core.explained import hashed_keys
 
-if TYPE_CHECKING:
-    from gcig.metrics.result import Measured
-
-_IMPORTANCE_ROWS, _EXCHANGED_ROWS = 512, 2048
 MAX_PERMUTED_COLUMNS = 500  # each costs a pass over the rows: images have too many
 _POINTS_AT_ONCE = 2**22  # numbers of permuted rows in one call of the score
+_SKETCHED_ROWS = 1024  # of a training table
+_LEAST_KNOWN = 5  # rows that can be looked up, to say that rows were trained on
 _MIN_COLUMNS = 3  # a rank correlation of fewer columns says nothing
 
 
@@ -113,187 +103,24 @@ def exchange_attributes(
     return versions
 
 
-def attribute_effect(
-    before: Tensor, after: Sequence[Tensor], cut: float, weights: Tensor | None = None
-) -> float:
-    """Return the share of decisions that any version of the rows changes.
-
-    With ``after`` the logits of the versions of `exchange_attributes`, it is the effect of the protected
-    attributes on decisions: of any one of them, or of all together.
-    """
-    changed = torch.stack([(before >= cut) != (each >= cut) for each in after]).any(0).double()
-    return float(changed.mean() if weights is None else (changed * weights).sum() / weights.sum())
+def hash_rows(inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return a number of 32 bits for each row (n, ...) with its label."""
+    columns = np.concatenate([inputs.reshape(len(inputs), -1), np.asarray(labels).reshape(-1, 1)], axis=1)
+    bits = (columns.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)  # no -0.0
+    factors = hashed_keys(np.arange(bits.shape[1]), 0) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        mixed = (bits * factors).sum(axis=1, dtype=np.uint64)
+    return (hashed_keys(mixed.astype(np.int64), 1) >> np.uint64(32)).astype(np.int64)
 
 
-def _trust(**options: Any) -> dict[str, Any]:
-    return {"section": "trust", "better": "", **options}
+def sketch_rows(inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the smallest hashes of rows, by which the rows are recognised later."""
+    return np.unique(hash_rows(inputs, labels))[:_SKETCHED_ROWS]
 
 
-@measure(
-    "model",
-    "Spread of the score",
-    "The spread of the explained score over people: the unit of the reason gap.",
-    **_trust(),
-)
-def score_spread(measured: "Measured") -> float:
-    """Return the spread of the score."""
-    return measured.spread
-
-
-@measure(
-    "table",
-    "Size of reasons",
-    "Mean size of an explanation, in units of the spread of the score. If it grew, GCIG may have fallen "
-    "because "
-    "explanations grew and cancel.",
-    **_trust(),
-)
-def reason_size(view: TableView) -> Estimate:
-    """Return the mean l1 norm of people's explanations relative to the groups."""
-    return view.estimate(lambda each: each.over_people(lambda means: means.abs().sum(-1).mean(0)))
-
-
-@measure(
-    "table",
-    "Effective columns",
-    "Number of columns that the reasons rest on. Bad news if it is close to 1: with a single column, "
-    "everybody "
-    "has the same reason.",
-    **_trust(low=1.0, digits=1),
-)
-def effective_columns(view: TableView) -> Estimate:
-    """Return the effective number of columns."""
-    return view.estimate(TableView.effective_columns)
-
-
-@measure(
-    "model",
-    "Reference offset",
-    "Distance between the score at a group's mean and the mean score of the people it stands for, in "
-    "standard "
-    f"deviations. Bad news from about {LARGE_OFFSET}: the means are not typical, and GCIG can be low for "
-    f"that "
-    "alone.",
-    **_trust(
-        name="reference_offset",
-        better="lower",
-        undefined="The model has no gradients: members are its only references.",
-    ),
-)
-def offset_of_references(measured: "Measured") -> Estimate:
-    """Return the reference offset."""
-    explainer, sums, scores = measured.plan.means, measured.partial.sums, measured.partial.scores
-    if explainer is None or len(scores) < 2:
-        return Estimate()
-    task, n_groups = measured.plan.task, measured.plan.n_groups
-    values = torch.nan_to_num(explainer.means.flatten(0, 1))
-    with torch.no_grad(), evaluating(explainer.module):
-        outputs = as_outputs(explainer.module(values), len(values)).double().cpu()
-    of_cell = torch.arange(task.n_cells).repeat_interleave(n_groups)
-    contrast = task.contrast(of_cell if task.key != "number" else torch.zeros(len(of_cell)))
-    at = (outputs * contrast).sum(-1).numpy().reshape(task.n_cells, n_groups)
-    known = explainer.defined.cpu().numpy() & (sums["cell_mass"] > 0)
-    own = measured.plan.scores(scores.outputs, scores.labels)
-    mean = np.average(own, weights=scores.weights)
-    deviation = float(np.sqrt(np.average((own - mean) ** 2, weights=scores.weights)))
-    if not known.any() or not deviation > 0:
-        return Estimate()
-    gaps = np.abs(at - quotient(sums["cell_scores"], sums["cell_mass"]))[known]
-    return Estimate(float(gaps.mean()) / deviation)
-
-
-@measure(
-    "model",
-    "Faithfulness",
-    "Rank correlation between the reasons and what the score really depends on, at most 1. Bad news below "
-    "about "
-    f"{LOW_FAITHFULNESS}: the reasons do not describe the model.",
-    **_trust(
-        name="faithfulness",
-        low=-1.0,
-        high=1.0,
-        better="higher",
-        undefined="The table has fewer than three or more than "
-        f"{MAX_PERMUTED_COLUMNS} columns, or the model's score is constant.",
-    ),
-)
-def faithfulness_of_reasons(measured: "Measured") -> Estimate:
-    """Return the faithfulness of the explanations relative to members."""
-    view, columns = measured.view, measured.plan.columns
-    if view is None or not view.defined or len(columns.names) > MAX_PERMUTED_COLUMNS:
-        return Estimate()
-    inputs, labels = measured.some_rows(_IMPORTANCE_ROWS)
-    score = Score.of(measured.plan.module, measured.plan.task, labels)
-
-    def of_rows(points: Tensor) -> Tensor:  # (blocks x n, columns), rows in their order
-        with torch.no_grad(), evaluating(score.module):
-            return score(points.unflatten(0, (-1, len(inputs)))).flatten()
-
-    blocks = torch.from_numpy(np.asarray(columns.input_blocks)).to(inputs.device)
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(inputs))).to(inputs.device)
-    importance = permutation_importance(of_rows, inputs, blocks, order)
-    used = torch.from_numpy(np.isin(np.arange(len(columns.names)), columns.input_blocks))
-    padded = torch.zeros(len(used), dtype=importance.dtype)
-    padded[: len(importance)] = importance.cpu()
-    return Estimate(faithfulness(view.shares()[used], padded[used]))
-
-
-@measure(
-    "model",
-    "Attribute effect",
-    "Share of decisions that change if only the protected attribute changes (any one or all of several); of "
-    "numbers the change in standard deviations. Bad news if it is not close to 0.",
-    **_trust(
-        name="attribute_effect", better="lower", undefined="Not measured: the group is not among the inputs."
-    ),
-)
-def effect_of_attribute(measured: "Measured") -> Estimate:
-    """Return how much exchanging the protected columns changes decisions."""
-    plan, rows = measured.plan, measured.described
-    order = np.argsort(rows.keys, kind="stable")[:_EXCHANGED_ROWS]
-    few = rows[order]
-    assert few.inputs is not None
-    inputs, groups = torch.tensor(few.inputs), torch.from_numpy(few.groups.astype(np.int64))
-    blocks = torch.from_numpy(np.asarray(plan.columns.input_blocks))
-    attributes = protected_attributes(inputs, groups, blocks) if len(few) else []
-    if not attributes or not plan.decides_by_score:
-        return Estimate()
-    before = plan.decide(few.inputs)
-    changed = [
-        _distance(plan.task, plan.decide(version.numpy()), before)
-        for version in exchange_attributes(inputs, groups, inputs, groups, attributes)
-    ]
-    change = np.max(changed, axis=0)
-    value = float(np.average(change, weights=few.weights))
-    if plan.task.key == "number":
-        return Estimate(value)
-    limits = Interval.of_rate(min(1.0, value), len(few))
-    return Estimate(limits.value, limits.low, limits.high)
-
-
-def _distance(task: Task, after: Floats, before: Floats) -> Floats:
-    if task.key == "number":
-        return np.asarray(np.abs(after - before) / task.scale)  # type: ignore[attr-defined]
-    return np.asarray(after != before, dtype=np.float64)
-
-
-@measure(
-    "means",
-    "Completeness",
-    "Error of integration, relative to the differences of the scores.",
-    **_trust(better="lower"),
-)
-def completeness(sums: MeanSums) -> Floats:
-    """Return the mean residual of completeness over the mean difference of the scores."""
-    return quotient(sums.of("residual").sum(axis=(-2, -1)), sums.of("change").sum(axis=(-2, -1)))
-
-
-@measure(
-    "means",
-    "Rows without reasons",
-    "Rows whose explanations vanish; GCIG leaves them out.",
-    **_trust(digits=0),
-)
-def undefined_rows(sums: MeanSums) -> Estimate:
-    """Return the number of rows whose attributions vanish."""
-    return Estimate(float(sums.of("undefined").sum()))
+def share_in_sketch(sketch: NDArray[np.int64], inputs: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return the share of rows that were sketched; NaN if too few can be looked up."""
+    hashes = hash_rows(inputs, labels)
+    if len(sketch) == _SKETCHED_ROWS:
+        hashes = hashes[hashes <= sketch[-1]]
+    return float(np.isin(hashes, sketch).mean()) if len(hashes) >= _LEAST_KNOWN else math.nan

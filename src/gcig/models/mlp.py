@@ -1,4 +1,4 @@
-"""The multi-layer perceptron that every method trains by default."""
+"""The multi-layer perceptron that every method trains by default, and networks with scaled outputs."""
 
 import difflib
 import math
@@ -182,3 +182,45 @@ def _as_dropout(dropout: float) -> float:
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout must be in [0, 1); got {dropout}")
     return float(dropout)
+
+
+class Affine(nn.Module):
+    """A network whose outputs are scaled and shifted."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, network: nn.Module, scale: float, shift: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("scale", torch.tensor(float(scale), dtype=torch.float32))
+        self.register_buffer("shift", shift.detach().float().clone())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the network's outputs, times the scale, plus the shift."""
+        outputs: Tensor = self.network(inputs)
+        shift = self.shift if outputs.dim() > 1 else self.shift[0]
+        return outputs * self.scale + shift
+
+
+def with_affine(network: nn.Module, scale: float, shift: Tensor) -> nn.Module:
+    """Return a network whose outputs are scaled and shifted (K,); the output layer of an `MLP` absorbs both.
+
+    >>> network = MLP(2, ())
+    >>> rows = torch.ones(3, 2)
+    >>> before = network(rows)
+    >>> torch.allclose(with_affine(network, 2.0, torch.ones(1))(rows), 2 * before + 1)
+    True
+    """
+    if scale == 1 and not shift.any():
+        return network
+    with torch.no_grad():
+        if isinstance(network, MLP):
+            network.last.weight.mul_(scale)
+            network.last.bias.mul_(scale).add_(shift.to(network.last.bias))
+            return network
+        if isinstance(network, Affine):
+            network.shift.mul_(scale).add_(shift.to(network.shift))
+            network.scale.mul_(scale)
+            return network
+    return Affine(network, scale, shift)

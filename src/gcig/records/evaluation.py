@@ -11,21 +11,10 @@ from gcig.records.formatting import describe_suppression, html_table, shown, tex
 if TYPE_CHECKING:
     import pandas as pd
 
-LOWEST_AUC = 0.55  # a model below it does not rank
 _ALIKE = 0.995  # share of the rows from which decisions count as all alike
 _PARTS = ("low", "high", "p", "chance")
 # The 97.5 % quantile of Student's distribution with nine degrees of freedom: tenths are left out.
 _T = 2.262157
-
-
-def has_collapsed(auc: float) -> bool:
-    """Return whether a model no longer ranks: its AUC is under 0.55."""
-    return auc < LOWEST_AUC
-
-
-def decides_alike(selection_rate: float) -> bool:
-    """Return whether a model decides at least 99.5 % of the rows alike at its threshold."""
-    return max(selection_rate, 1 - selection_rate) >= _ALIKE
 
 
 def describe_degeneracy(collapsed: bool, alike: bool) -> str:
@@ -274,7 +263,7 @@ class Evaluation(Figures):
         Both models must have been explained in the same way on the same people and references; the interval
         is that of the paired difference.
         """
-        from gcig._tables import InputError  # pages read records without pandas
+        from gcig._arguments import InputError  # pages read records without pandas
 
         if self.sample != other.sample:
             raise InputError(

@@ -123,7 +123,7 @@ def check_evaluation(
     evaluation: Evaluation, limits: Mapping[str, float | None], *, conservative: bool = False
 ) -> CheckResult:
     """Compare figures with limits, ``max_<figure>`` or ``min_<figure>``; limits of None do not count."""
-    from gcig._tables import InputError  # pages read records without pandas
+    from gcig._arguments import InputError  # pages read records without pandas
 
     checks, known = [], {each.name: each for each in evaluation.figures}
     for name, limit in limits.items():

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from gcig.records.base import UNDEFINED, Interval, Record
 
+MATERIAL = 0.05  # units of the spread of the score: the smallest reason gap that matters
+STANDARDS = 0.1  # the same unit: a varying part, or attribute shift, above it is a different standard
 VERDICTS = {  # code -> what a page calls it
     "different_standards": "Different standards",
     "group_differences": "The groups differ in columns that count",
@@ -48,8 +50,8 @@ class Verdict(Record):
     n_figures: int = 0
     red_flags: tuple[str, ...] = ()
     legitimate: tuple[str, ...] = ()
-    material: float = 0.05
-    standards: float = 0.1
+    material: float = MATERIAL
+    standards: float = STANDARDS
     seed: int = 0
 
     @property
@@ -58,4 +60,4 @@ class Verdict(Record):
         return VERDICTS[self.code]
 
     def __str__(self) -> str:
-        return f"{self.title}. {self.sentence}"
+        return f"{self.title}. {self.sentence} ({self.n_figures} figures were looked at; seed {self.seed}.)"

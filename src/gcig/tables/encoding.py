@@ -1,13 +1,13 @@
-"""Encoding of tables as numbers: standardised numbers and dates, and one-hot categories."""
+"""Encoder of tables as standardised numbers and one-hot categories; `columns.py` has the columns."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from gcig._arguments import check_argument, is_count
-from gcig._tables import find_alike, is_date_column
-from gcig._validation import InputError, InputWarning, check_features, level_codes, match_columns, warn_input
-from gcig._warnings import warn_caller
-from gcig.tables.dates import are_ambiguous_dates, are_dates, count_days
+from gcig._arguments import InputError, InputWarning, check_argument, is_count, warn_caller, warn_input
+from gcig.tables.check import check_features, find_alike, match_columns
+from gcig.tables.columns import (
+    MISSING,
+    OTHER,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    are_ambiguous_dates,
+    are_dates,
+    column_error,
+)
+from gcig.tables.frames import is_date_column, level_codes
 
-MISSING = "<missing>"
-OTHER = "<other>"  # the categories beyond the most frequent ones
 MAX_LEVELS = 100  # categories per column; a network learns little from rare categories
 _MIN_ROWS_FOR_OUTLIERS = 20  # in fewer rows, no row counts as an outlier
 _OUTLIER_SCALE = 100  # factor by which the most extreme 1 % of the rows may enlarge a standard deviation
@@ -30,12 +36,6 @@ _IDENTIFYING = 0.8  # categories per row of a table above which a column identif
 # The same for rows to fit to. These may be a part of a table, and fewer rows repeat fewer categories: half of
 # a table with 0.8 categories per row, drawn from equally frequent ones, has 0.89 per row.
 _IDENTIFYING_PART = 0.95
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
-
-
-def column_error(name: object, message: str) -> InputError:
-    """Return an error about a column of ``X``."""
-    return InputError(message, argument="X", column=str(name))
 
 
 class UnseenValuesWarning(InputWarning):
@@ -49,163 +49,6 @@ class UnseenValuesWarning(InputWarning):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, int]]]:
         return type(self), (self.treatment, self.rows)
-
-
-@dataclass(frozen=True)
-class NumberColumn:
-    """One standardised column, (value - mean) / scale, and an indicator if training had missing entries.
-
-    A date is the number of days since 1970-01-01. The median, ``fill``, replaces missing values. A constant
-    column has scale 0 and is encoded as zeros. Each pair of neighbouring ``edges`` adds a column that rises
-    from 0 to 1 between them, which lets a network follow steps like those of a decision tree.
-    """
-
-    unseen: ClassVar[str] = "Missing entries in columns that had none in training, encoded as the median"
-
-    kind: str  # "number", "boolean" or "date"
-    fill: float
-    mean: float
-    scale: float
-    indicator: bool
-    edges: tuple[float, ...] = ()
-
-    @classmethod
-    def fit(cls, column: pd.Series[Any], n_bins: int = 0) -> Self:
-        """Learn from the training part of a checked column."""
-        kind = "boolean" if pt.is_bool_dtype(column.dtype) else "number"
-        if not pt.is_numeric_dtype(column.dtype):
-            kind = "date"
-        values = column.to_numpy(np.float64) if kind != "date" else count_days(column)[0]
-        missing = np.isnan(values)
-        if missing.all():
-            return cls(kind, 0.0, 0.0, 0.0, indicator=False)
-        indicator = bool(missing.any())
-        fill = float(np.median(values[~missing]))
-        values = np.where(missing, fill, values)
-        low, high = float(values.min()), float(values.max())
-        if low == high:  # a computed standard deviation may miss zero by rounding
-            return cls(kind, fill, low, 0.0, indicator)
-        edges = bin_edges(values, n_bins)
-        mean, scale = _moments(values)
-        warn_of_outliers(values, scale, str(column.name))
-        return cls(kind, fill, mean, scale, indicator, edges)
-
-    @property
-    def constant(self) -> bool:
-        """Return whether training saw one value only."""
-        return self.scale == 0 and not self.indicator
-
-    def names(self, column: str) -> list[str]:
-        """Return the names of the encoded columns."""
-        bins = [f"{column}:{low:g}..{high:g}" for low, high in pairwise(self.edges)]
-        return [column, *([f"{column}=missing"] if self.indicator else []), *bins]
-
-    def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
-        """Encode into ``out`` (n, width) of zeros; return the number of missing entries without indicator."""
-        values = self._read(column)
-        missing = np.isnan(values)
-        filled = np.where(missing, self.fill, values)
-        if self.scale:
-            with np.errstate(over="ignore"):
-                scaled = (filled - self.mean) / self.scale
-            if max(-scaled.min(), scaled.max()) > _FLOAT32_MAX:
-                problem = "holds values that are too far from the training data for float32."
-                raise column_error(column.name, problem)
-            out[:, 0] = scaled
-        if self.indicator:
-            out[:, 1] = missing
-        if self.edges:
-            edges = np.array(self.edges)
-            out[:, 1 + self.indicator :] = np.clip((filled[:, None] - edges[:-1]) / np.diff(edges), 0, 1)
-        return 0 if self.indicator or self.constant else int(missing.sum())
-
-    def _read(self, column: pd.Series[Any]) -> NDArray[np.float64]:
-        """Return a checked column as float64, NaN if missing; raise an error for another kind of column."""
-        numeric, wrong = pt.is_numeric_dtype(column.dtype), 0
-        if self.kind == "date" and (not numeric or column.isna().all()):
-            values, wrong = (np.full(len(column), np.nan), 0) if column.isna().all() else count_days(column)
-            if not wrong:
-                return values
-        elif self.kind != "date" and numeric:
-            return column.to_numpy(np.float64)
-        found = "numbers" if numeric else "dates" if is_date_column(column) else "text"
-        how = f" in {wrong} of {len(column)} rows" if wrong else ""
-        hints = {
-            "date": "Write them as YYYY-MM-DD; in the shell, --date COLUMN=dmy or =mdy reads others.",
-            "number": "Convert the column; in the shell, --numeric COLUMN counts other entries as missing.",
-        }
-        hint = hints.get(self.kind, "Convert the column.")
-        raise column_error(column.name, f"holds {found}{how}, but in training it held {self.kind}s. {hint}")
-
-
-@dataclass(frozen=True)
-class CategoryColumn:
-    """One 0/1 column per level; missing is a separate level if training had missing entries.
-
-    The level `OTHER`, if present, represents all categories without a separate level.
-    """
-
-    unseen: ClassVar[str] = "Categories that training did not see, encoded as zeros"
-
-    kind: str  # "category"
-    levels: tuple[str, ...]
-
-    @classmethod
-    def fit(cls, column: pd.Series[Any], max_levels: int | None = MAX_LEVELS) -> Self:
-        """Learn the levels from the training part of a checked column."""
-        name, n_rows = str(column.name), len(column)
-        codes, levels = level_codes(column)
-        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-        if are_ambiguous_dates(levels):
-            raise column_error(
-                name,
-                "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
-                "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
-            )
-        if _are_identifiers(len(levels), n_rows, _IDENTIFYING_PART):
-            raise column_error(
-                name,
-                f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
-                "text. Drop it, or group its values into few categories.",
-            )
-        if alike := find_alike(levels):
-            one, other = alike[0]
-            warn_input(
-                f"has {len(alike)} categories that differ from another one only by spaces, or by "
-                f"characters that look alike or are invisible, such as {one!a} and {other!a}: "
-                "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
-                "alike.",
-                argument="X",
-                column=name,
-            )
-        missing = counts.sum() < n_rows
-        if max_levels is not None and len(levels) > max_levels:
-            levels = _most_frequent(counts, levels, max_levels, name)
-        if missing and MISSING not in levels:
-            levels = (*levels, MISSING)
-        return cls("category", levels)
-
-    @property
-    def constant(self) -> bool:
-        """Return whether training saw one level only."""
-        return len(self.levels) == 1
-
-    def names(self, column: str) -> list[str]:
-        """Return the names of the encoded columns."""
-        return [f"{column}={level}" for level in self.levels]
-
-    def write(self, column: pd.Series[Any], out: NDArray[np.float32]) -> int:
-        """Encode into ``out`` (n, levels) of zeros; return the number of rows with a level not seen."""
-        if is_date_column(column):
-            raise column_error(column.name, "holds dates, but in training it held categories.")
-        codes, levels = level_codes(column)
-        position = {level: j for j, level in enumerate(self.levels)}
-        other = position.get(OTHER, -1)
-        of_level = np.array([*(position.get(level, other) for level in levels), position.get(MISSING, -1)])
-        places = of_level[codes]  # code -1, a missing entry, takes the last position
-        rows = np.flatnonzero(places >= 0)
-        out[rows, places[rows]] = 1
-        return len(places) - len(rows)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -254,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     origin_: NDArray[np.int64]
     kinds_: tuple[str, ...]
     constant_: tuple[str, ...]
-    columns_: tuple[NumberColumn | CategoryColumn, ...]
+    columns_: tuple[Column, ...]
 
     def __init__(self, n_bins: int = 0, max_levels: int | None = MAX_LEVELS) -> None:
         self.n_bins = n_bins
@@ -280,14 +123,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> NDArray[np.float32]:
         """Encode ``X``, whose columns may be in a different order than in training, always as an array."""
-        if not hasattr(self, "columns_"):
-            raise RuntimeError("This TableEncoder is not fitted yet: call fit first.")
+        self._check_fitted()
         frame = match_columns(check_features(X), self.feature_names_in_)
         out = np.zeros((len(frame), self.n_features_out_), dtype=np.float32)
         unseen: dict[str, dict[str, int]] = {}
         start = 0
         for name, column in zip(self.feature_names_in_, self.columns_, strict=True):
-            stop = start + len(column.names(name))
+            stop = start + column.width
             if count := column.write(frame[name], out[:, start:stop]):
                 unseen.setdefault(column.unseen, {})[name] = count
             start = stop
@@ -306,11 +148,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fitted encoder as plain values; ``from_dict`` restores it exactly, also through JSON."""
-        columns = [
-            {"name": n, **asdict(c)} for n, c in zip(self.feature_names_in_, self.columns_, strict=True)
-        ]
+        columns = (
+            {"name": name, **vars(column)}
+            for name, column in zip(self.feature_names_in_, self.columns_, strict=True)
+        )
         plain = (
-            {k: list(v) if isinstance(v, tuple) else v for k, v in c.items() if v != ()} for c in columns
+            {k: list(v) if isinstance(v, tuple) else v for k, v in each.items() if v not in ((), None)}
+            for each in columns
         )
         return {"columns": list(plain)}
 
@@ -335,7 +179,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             at_least_two = partial(is_count, least=2)
             check_argument("max_levels", self.max_levels, "an integer of at least 2", at_least_two)
 
-    def _set_columns(self, columns: Mapping[str, NumberColumn | CategoryColumn]) -> None:
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "columns_"):
+            raise RuntimeError(f"This {type(self).__name__} is not fitted yet: call fit first.")
+
+    def _set_columns(self, columns: Mapping[str, Column]) -> None:
         names = [column.names(name) for name, column in columns.items()]
         self.feature_names_in_ = tuple(columns)
         self.columns_ = tuple(columns.values())
@@ -345,10 +193,70 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.constant_ = tuple(name for name, column in columns.items() if column.constant)
 
 
-def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> NumberColumn | CategoryColumn:
-    if pt.is_numeric_dtype(column.dtype) or is_date_column(column) or are_dates(level_codes(column)[1]):
-        return NumberColumn.fit(column, n_bins)
-    return CategoryColumn.fit(column, max_levels)
+def _fit_column(column: pd.Series[Any], n_bins: int, max_levels: int | None) -> Column:
+    if pt.is_numeric_dtype(column.dtype) or is_date_column(column):
+        return _fit_number(column, n_bins)
+    codes, levels = level_codes(column)
+    if are_dates(levels):
+        return _fit_number(column, n_bins)
+    return _fit_category(column, codes, levels, max_levels)
+
+
+def _fit_number(column: pd.Series[Any], n_bins: int) -> NumberColumn:
+    """Learn from the training part of a checked column of numbers, dates, or true and false."""
+    kind = "boolean" if pt.is_bool_dtype(column.dtype) else "number"
+    kind = kind if pt.is_numeric_dtype(column.dtype) else "date"
+    learned = NumberColumn(kind, fill=0.0, mean=0.0, scale=0.0, indicator=False)
+    values = learned.read(column)
+    missing = np.isnan(values)
+    if missing.all():
+        return learned
+    fill = float(np.median(values[~missing]))
+    learned, values = (
+        replace(learned, fill=fill, indicator=bool(missing.any())),
+        np.where(missing, fill, values),
+    )
+    low, high = float(values.min()), float(values.max())
+    if low == high:  # a computed standard deviation may miss zero by rounding
+        return replace(learned, mean=low)
+    edges = bin_edges(values, n_bins)
+    mean, scale = _moments(values)
+    _warn_of_outliers(values, scale, str(column.name))
+    return replace(learned, mean=mean, scale=scale, edges=edges)
+
+
+def _fit_category(
+    column: pd.Series[Any], codes: NDArray[np.int64], levels: tuple[str, ...], max_levels: int | None
+) -> CategoryColumn:
+    """Learn the levels from the training part of a checked column of text or a categorical."""
+    name, n_rows = str(column.name), len(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    if are_ambiguous_dates(levels):
+        raise column_error(
+            name,
+            "holds dates in which day and month could be exchanged, such as 01/02/2024: convert them "
+            "with pandas.to_datetime(..., dayfirst=...), or in the shell with --date COLUMN=dmy or =mdy.",
+        )
+    if _are_identifiers(len(levels), n_rows, _IDENTIFYING_PART):
+        raise column_error(
+            name,
+            f"has {len(levels)} categories in {n_rows} rows: it looks like an identifier or free "
+            "text. Drop it, or group its values into few categories.",
+        )
+    if alike := find_alike(levels):
+        one, other = alike[0]
+        warn_input(
+            f"has {len(alike)} categories that differ from another one only by spaces, or by "
+            f"characters that look alike or are invisible, such as {one!a} and {other!a}: "
+            "they are kept apart. Strip the text first (.str.strip() in pandas), and write them "
+            "alike.",
+            argument="X",
+            column=name,
+        )
+    missing = counts.sum() < n_rows
+    if max_levels is not None and len(levels) > max_levels:
+        levels = _most_frequent(counts, levels, max_levels, name)
+    return CategoryColumn("category", (*levels, MISSING) if missing and MISSING not in levels else levels)
 
 
 def looks_like_identifier(column: pd.Series[Any]) -> bool:
@@ -409,7 +317,7 @@ def _moments(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(np.ldexp(values.mean(), exponent)), float(np.ldexp(values.std(), exponent))
 
 
-def warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
+def _warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> None:
     """Warn if a few rows determine the scale of a column, because all others then look the same."""
     if len(values) < _MIN_ROWS_FOR_OUTLIERS:
         return
@@ -428,14 +336,15 @@ def warn_of_outliers(values: NDArray[np.float64], scale: float, name: str) -> No
         )
 
 
-def _stored_column(entry: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
+def _stored_column(entry: Mapping[str, Any]) -> Column:
     """Restore a column from a file that anyone may have edited."""
     fields = {key: value for key, value in entry.items() if key != "name"}
     if fields["kind"] == "category":
         levels = fields.pop("levels")
         sound = isinstance(levels, list) and all(isinstance(level, str) for level in levels)
         sound = sound and len(set(levels)) == len(levels) > 0
-        column: NumberColumn | CategoryColumn = CategoryColumn(levels=tuple(levels), **fields)
+        column: Column = CategoryColumn(fields.pop("kind"), tuple(levels))
+        sound = sound and not fields
     else:
         column = NumberColumn(**{**fields, "edges": tuple(fields.get("edges", ()))})
         numbers = (column.fill, column.mean, column.scale, *column.edges)

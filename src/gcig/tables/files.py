@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from gcig._tables import check_name_lengths, listed
-from gcig._validation import InputError
+from gcig._arguments import InputError, listed
+from gcig.tables.check import check_name_lengths
 
 _SEPARATORS = ",;\t|"
 _SNIFFED_BYTES, _SNIFFED_LINES = 2**16, 50
@@ -259,11 +259,7 @@ def csv_tables(
 
 @contextmanager
 def _open_csv(
-    path: Path,
-    encoding: str,
-    separator: str,
-    note: Callable[[Any], str],
-    header: Sequence[str] = (),
+    path: Path, encoding: str, separator: str, note: Callable[[Any], str], header: Sequence[str] = ()
 ) -> Iterator[tuple[Any, _Utf8]]:
     try:
         with _Utf8(path, encoding) as text:

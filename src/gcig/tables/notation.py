@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gcig._tables import MAX_EXACT_INTEGER, InputError
-from gcig._validation import warn_input
+from gcig._arguments import InputError, warn_input
+from gcig.tables.frames import MAX_EXACT_INTEGER
 
 # Common spellings of a missing number. In a column of text these are text.
 MISSING_NUMBERS = frozenset(

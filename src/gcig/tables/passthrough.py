@@ -1,63 +1,44 @@
 """Encoder that passes numbers through, for networks whose inputs were encoded elsewhere."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._tables import float_block
-from gcig._validation import InputError, check_features, match_columns
+from gcig._arguments import InputError, listed
+from gcig.tables.check import check_features, match_columns
+from gcig.tables.columns import NumberColumn
+from gcig.tables.encoding import TableEncoder
+from gcig.tables.frames import float_block
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+_UNCHANGED = NumberColumn("number", fill=0.0, mean=0.0, scale=1.0, indicator=False)
 
 
-class PassThrough:
-    """Encoder with the interface of `TableEncoder` that passes numeric columns through unchanged.
+class PassThrough(TableEncoder):
+    """Encoder that passes numeric columns through unchanged.
 
     >>> PassThrough().fit(pd.DataFrame({"a": [1, 2]})).encode(pd.DataFrame({"a": [3]}))
     array([[3.]], dtype=float32)
     """
 
-    feature_names_in_: tuple[str, ...]
-    encoded_names_: tuple[str, ...]
-    n_features_out_: int
-    origin_: NDArray[np.int64]
+    def __init__(self) -> None:
+        super().__init__()
 
-    def fit(self, X: Any) -> "PassThrough":
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 (scikit-learn's interface)
         """Record the columns."""
         frame = check_features(X)
         _check_numbers(frame)
-        return self._learn(map(str, frame.columns))
+        self._set_columns(dict.fromkeys(map(str, frame.columns), _UNCHANGED))
+        return self
 
     def encode(self, X: Any) -> NDArray[np.float32]:
         """Return a copy of the numbers as float32, with the columns in the order of training."""
-        if not hasattr(self, "feature_names_in_"):
-            raise RuntimeError("This PassThrough is not fitted yet: call fit first.")
+        self._check_fitted()
         frame = match_columns(check_features(X), self.feature_names_in_)
         _check_numbers(frame)
         return np.array(frame.to_numpy(), dtype=np.float32, order="C", copy=True)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the encoder as plain values, for JSON."""
-        return {"kind": "passthrough", "feature_names": list(self.feature_names_in_)}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> "PassThrough":
-        """Restore the encoder that `to_dict` described; anything else is an error."""
-        names = stored.get("feature_names") if isinstance(stored, Mapping) else None
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise InputError("Not a stored encoder: it has no list of column names.")
-        if len(set(names)) < len(names):
-            raise InputError("Not a stored encoder: it has two columns of the same name.")
-        return cls()._learn(names)
-
-    def _learn(self, names: Iterable[str]) -> "PassThrough":
-        self.feature_names_in_ = self.encoded_names_ = tuple(names)
-        self.n_features_out_ = len(self.encoded_names_)
-        self.origin_ = np.arange(self.n_features_out_)
-        return self
 
 
 def _check_numbers(frame: pd.DataFrame) -> None:
@@ -76,7 +57,7 @@ def _check_numbers(frame: pd.DataFrame) -> None:
         (huge, "with numbers too large for float32", "rescale", "Rescale"),
     ):
         if found:
-            names = ", ".join(repr(column.name) for column in found[:10])
+            names = listed(column.name for column in found)
             raise InputError(
                 f"has columns {what}, which preprocessing='none' does not {treatment}: {names}. {remedy} "
                 "them first, or use preprocessing='table'.",

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-from gcig._tables import is_date_column, level_name, listed
-from gcig._validation import InputError
+from gcig._arguments import InputError, listed
 from gcig.tables import files
-from gcig.tables.dates import count_days
+from gcig.tables.columns import count_days
 from gcig.tables.files import CsvFormat
+from gcig.tables.frames import is_date_column, level_name
 from gcig.tables.notation import ColumnEntries, parse_flags, parse_numbers, read_number
 
 REQUESTED_KINDS = ("number", "category", "date", "date dmy", "date mdy")

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gcig._tables import factorise, level_name, listed
-from gcig._validation import InputError, check_labels
+from gcig._arguments import InputError, listed
+from gcig.tables.check import check_labels
+from gcig.tables.frames import factorise, level_name
 from gcig.tables.read import TableFile
 
 
@@ -161,3 +162,14 @@ def target_codes(column: pd.Series[Any], classes: tuple[Any, Any], positive: str
             raise
     codes, values = factorise(column)
     return np.array([level_name(value) == positive for value in values], dtype=np.int64)[codes]
+
+
+def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raise an error if a column of some rows of a file has missing values."""
+    for name in columns:
+        if count := int(frame[name].isna().sum()):
+            raise InputError(
+                f"has missing values ({count} in a batch of {len(frame)} rows). Remove these rows, or "
+                "replace the missing values by a separate value such as 'unknown'.",
+                column=name,
+            )

@@ -13,8 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gcig._arguments import InputError, warn_input
 from gcig._arrays import Positions
-from gcig._validation import InputError, check_lengths
+from gcig.tables.check import CheckedTable
+from gcig.tables.frames import check_lengths
+
+_STRATA = 5  # quantile bins of a number, by which rows are held out
 
 
 def split_table(
@@ -76,6 +80,28 @@ def hold_out(
     shares = (1 - fraction, fraction)
     rest, held_out = split_table(y, groups, fractions=shares, random_state=random_state, strict=strict)
     return rest, held_out
+
+
+def hold_out_rows(table: CheckedTable, fraction: float | None, random_state: int) -> Positions:
+    """Return the rows of a checked table that are held out in training; none, with a warning, of few rows.
+
+    Numbers are stratified by quantile bins.
+    """
+    strata = table.labels.codes
+    if fraction is None:
+        return np.empty(0, dtype=np.int64)
+    if not table.labels.classes:
+        edges = np.quantile(strata, np.linspace(0, 1, _STRATA + 1)[1:-1])
+        strata = np.searchsorted(edges, strata)
+    _, rows = hold_out(strata, table.groups.codes, fraction=fraction, random_state=random_state, strict=False)
+    if len(rows) and (not table.labels.classes or len(np.unique(strata[rows])) > 1):
+        return rows
+    warn_input(
+        f"{len(strata)} rows are too few to hold out rows of every label (validation_fraction={fraction}): "
+        "the network is trained on all rows to the last epoch, and is not validated. Provide more rows or a "
+        "larger validation_fraction."
+    )
+    return rows[:0]
 
 
 def k_folds(

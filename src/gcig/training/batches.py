@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.modules import evaluating
-from gcig.core.references import Members
-from gcig.core.rows import Rows as Rows
+from gcig.core.references import Members, Rows
 from gcig.core.task import Task, as_outputs
 from gcig.training.objective import Explaining, MiniBatch
 
@@ -57,7 +56,7 @@ class StudentBatches:
         between: float,
         exchanged: float,
     ) -> None:
-        self.teacher, self.rows, self.task, self.explaining = teacher, rows, task, explaining
+        self.teacher, self.rows, self.task, self.explaining = teacher.eval(), rows, task, explaining
         self.protected, self.between, self.exchanged = protected, between, exchanged
         self.outputs = all_outputs(teacher, rows.inputs)
         self._members = Members(explaining.baselines.rows)
@@ -71,7 +70,7 @@ class StudentBatches:
             count = math.ceil(self.exchanged * n)
             points.append((self._exchange(own.inputs[:count]), positions[:count]))
         added = torch.cat([inputs for inputs, _ in points])
-        with torch.no_grad(), evaluating(self.teacher):
+        with torch.no_grad():
             answers = as_outputs(self.teacher(added), len(added))
         if self.rows.weights is not None:
             weights = [self.rows.weights[origins] for _, origins in points]

@@ -42,7 +42,6 @@ class Validation:
     criterion: float  # the value that early stopping minimises
     metrics: Mapping[str, float] = field(default_factory=dict)  # measurements for the history
     eligible: bool = True  # whether training may return to this epoch
-    mature: bool = True  # whether an epoch without a better criterion uses up patience
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,6 @@ def train(
     generator: torch.Generator,
     device: torch.device,
     validate: Validate | None = None,
-    start: float | None = None,
     progress: bool = False,
     stage: str = "",
 ) -> Outcome:
@@ -149,7 +147,6 @@ def train(
     generator : shuffles the `n_rows` rows.
     device : the device of the row numbers.
     validate : maps the number of an epoch to its `Validation`; without it the last epoch is kept.
-    start : the criterion before the first epoch, if training may return to that state, as epoch 0.
     progress : whether to report progress on standard error, under the name `stage`.
 
     Raises
@@ -161,7 +158,7 @@ def train(
     rates = [group["lr"] for group in optimizer.param_groups]
     history: list[Epoch] = []
     good = deepcopy(state.state_dict())
-    best, best_epoch, best_criterion, waited = good, 0, math.inf if start is None else start, 0
+    best, best_epoch, best_criterion, waited = good, 0, math.inf, 0
     task = f"Training ({stage})" if stage else "Training"
     steps = loop.steps_per_epoch or math.ceil(n_rows / loop.batch_size)
     rows = batches(n_rows, loop.batch_size, generator, device)
@@ -185,11 +182,11 @@ def train(
                 continue
             if outcome.criterion < best_criterion:
                 best, best_epoch, best_criterion, waited = good, number, outcome.criterion, 0
-            elif outcome.mature:
+            else:
                 waited += 1
             if loop.patience is not None and waited >= loop.patience:
                 break
-    if best_epoch or start is not None:
+    if best_epoch:
         state.load_state_dict(best)
         return Outcome(tuple(history), best_epoch)
     return Outcome(tuple(history), len(history))
@@ -227,3 +224,13 @@ def _describe_divergence(terms: Mapping[str, float], number: int) -> str:
         f"training diverged in epoch {number}: {what}. The network's parameters {restored} were restored. "
         "Lower learning_rate, or the weight of the term that grew."
     )
+
+
+def raise_if_diverged(scores: Tensor) -> None:
+    """Raise a `DivergenceError` if scores are NaN: finite parameters can be so large that sums overflow."""
+    missing = int(scores.isnan().sum())
+    if missing:
+        raise DivergenceError(
+            f"training diverged: {missing} of {len(scores)} scores are NaN, because the network's parameters "
+            "are too large. Lower learning_rate or weight_decay."
+        )

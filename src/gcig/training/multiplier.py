@@ -3,14 +3,15 @@
 import torch
 from torch import Tensor
 
-_LOW, _HIGH = 1e-3, 1e3
+_LOW, _HIGH = 1e-3, 1e3  # so that a limit that was never near, or never met, can still turn
 
 
 class Multiplier:
-    """Holds a measured quantity at its limit: a PI controller of the logarithm.
+    """Holds a measured quantity at its limit: a weight whose logarithm integrates the error.
 
-    The error of the moment and its sum over time both act, so the weight moves by orders of magnitude in a
-    few dozen steps and does not oscillate. Values are tensors: nothing waits for a GPU.
+    It moves by orders of magnitude in a few hundred updates. If there are fewer, the error of the moment acts
+    as well (`kick`): their sum alone would come too late, or overshoot. Values are tensors: nothing waits for
+    a GPU.
 
     Parameters
     ----------
@@ -19,27 +20,20 @@ class Multiplier:
     rate : float
         How far the logarithm moves in one update with an error of one.
     kick : float
-        How far the logarithm is moved by the error of the moment.
+        How far the error of the moment moves it, until the next update.
     device : torch.device
     """
 
     def __init__(
-        self,
-        start: float,
-        *,
-        rate: float,
-        kick: float = 0.0,
-        device: torch.device | str = "cpu",
-        low: float = _LOW,
-        high: float = _HIGH,
+        self, start: float, *, rate: float, kick: float = 0.0, device: torch.device | str = "cpu"
     ) -> None:
         self.integral = torch.full((), start, dtype=torch.float32, device=device)
-        self.rate, self.kick, self.low, self.high = rate, kick, low, high
+        self.rate, self.kick = rate, kick
         self.value = self.integral.clone()
 
     @torch.no_grad()
     def update(self, error: Tensor) -> None:
         """Raise the value if the error is positive, lower it if it is negative; both at most one."""
         error = error.clamp(-1, 1)
-        self.integral.mul_((self.rate * error).exp()).clamp_(self.low, self.high)
+        self.integral.mul_((self.rate * error).exp()).clamp_(_LOW, _HIGH)
         self.value.copy_(self.integral * (self.kick * error).exp())

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution, Score
+from gcig.core.attribution import Attribution, IntegratedGradients, Score, quadrature
 from gcig.core.gap import gaps_by_kind, smooth_root
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import cell_rates, largest_gap
@@ -21,6 +21,8 @@ from gcig.core.task import Task, as_outputs
 
 Term = Callable[["MiniBatch"], Tensor]
 Weight = Callable[[], Tensor] | float
+
+_NODES = quadrature("gauss_legendre", 2).nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,23 +72,30 @@ class MiniBatch:
         return self.outputs[: self.n]
 
     @cached_property
-    def references(self) -> dict[str, Tensor]:
-        """References of the explained rows by kind, (draws, groups, rows, ...)."""
-        cells = self.task.cells(self.labels[: self.explaining.n_rows])
-        return {
-            name: kind.of(cells, self.explaining.generator) for name, kind in self.explaining.kinds.items()
-        }
-
-    @cached_property
     def attributions(self) -> dict[str, Tensor]:
-        """Attributions of the explained rows by kind of references, (draws x groups, rows, columns)."""
-        how, count = self.explaining, self.explaining.n_rows
-        score = Score.of(self.network, self.task, self.labels[:count])
-        joined = torch.cat([each.flatten(0, 1) for each in self.references.values()])
-        values = how.attribution.attribute(score, self.inputs[: self.n][:count], joined, create_graph=True)
-        values = values.flatten(2) @ how.columns
-        sizes = [each.shape[0] * each.shape[1] for each in self.references.values()]
-        return dict(zip(self.references, values.split(sizes), strict=True))
+        """Attributions of the explained rows by kind of references, (draws x groups, rows, columns).
+
+        Integrated gradients take one random point of the path to each of many references, which is unbiased,
+        and the two nodes of Gauss and Legendre, which have equal weights, to a single one.
+        """
+        how, labels = self.explaining, self.labels[: self.explaining.n_rows]
+        cells, references, positions = self.task.cells(labels), {}, []
+        for name, kind in how.kinds.items():
+            drawn = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
+            if kind.sampled:
+                device = how.generator.device
+                positions.append(torch.rand(drawn.shape[:2], generator=how.generator, device=device))
+            else:
+                drawn = drawn.expand(len(_NODES), *drawn.shape[1:])
+                positions.append(torch.tensor(_NODES).unsqueeze(1).expand(drawn.shape[:2]))
+            references[name] = drawn.flatten(0, 1)
+        attribution = how.attribution
+        if isinstance(attribution, IntegratedGradients) and attribution.rule == "auto":
+            attribution = attribution.at(torch.cat([each.flatten() for each in positions]).to(self.inputs))
+        joined = torch.cat(list(references.values()))
+        score, rows = Score.of(self.network, self.task, labels), self.inputs[: len(labels)]
+        values = attribution.attribute(score, rows, joined, create_graph=True).flatten(2) @ how.columns
+        return dict(zip(references, values.split([len(each) for each in references.values()]), strict=True))
 
     def gaps(self, scale: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the squared reason gap and its squared varying part by kind, in units of `scale`."""
@@ -146,34 +155,41 @@ class ReasonGap:
     explanations nor smaller scores lower it.
     """
 
-    _SMALLEST = 0.3  # of the teacher's spread: a student that knows nothing must not divide by zero
-
-    def __init__(self, spread: Tensor, memory: float) -> None:
-        self.spread, self.memory, self.own = spread, memory, spread.clone()
-        self.squares: dict[str, Tensor] = {}  # moving averages, by kind
+    def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
+        self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
+        # Moving averages (2,) of the squared gap and varying part, and of their squares, by kind.
+        self.squares: dict[str, Tensor] = {}
+        self._fourth: dict[str, Tensor] = {}
         self._batch: MiniBatch | None = None
-        self._gaps: dict[str, tuple[Tensor, Tensor]] = {}
+        self._gaps: dict[str, Tensor] = {}
 
-    def gaps(self, batch: MiniBatch) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return the squared gap and its squared varying part by kind, computed once per mini-batch."""
+    def gaps(self, batch: MiniBatch) -> dict[str, Tensor]:
+        """Return gap and varying part (2,) by kind, computed once per mini-batch.
+
+        They are divided by the root mean square of recent estimates of their squares, so that estimates with
+        much noise have little weight, and the noise of the moment does not bias the gradient.
+        """
         if self._batch is not batch:
             weights = None if batch.weights is None else batch.weights[: batch.n]
             now = batch.task.spread(batch.row_outputs, weights)
             self.own.lerp_(now.detach(), self.memory)
-            scale = (self.own + now - now.detach()).clamp(self._SMALLEST * self.spread, self.spread)
-            self._batch, self._gaps = batch, batch.gaps(scale)
-            for kind, (square, _) in self._gaps.items():
-                average = self.squares.setdefault(kind, square.detach().clone())
-                average.lerp_(square.detach(), self.memory)
+            scale = torch.minimum(self.own + now - now.detach(), self.spread)
+            self._batch, self._gaps = batch, {}
+            for kind, pair in batch.gaps(scale).items():
+                squares = torch.stack(pair)
+                now, fourth = squares.detach(), squares.detach().square()
+                self.squares.setdefault(kind, now.clone()).lerp_(now, self.memory)
+                self._fourth.setdefault(kind, fourth.clone()).lerp_(fourth, self.memory)
+                self._gaps[kind] = smooth_root(squares, self.floor, around=self._fourth[kind].sqrt())
         return self._gaps
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the gaps over kinds."""
-        return torch.stack([smooth_root(gap) for gap, _ in self.gaps(batch).values()]).sum()
+        return torch.stack(list(self.gaps(batch).values()))[:, 0].sum()
 
     def standards(self, batch: MiniBatch) -> Tensor:
         """Return the sum of the varying parts over kinds."""
-        return torch.stack([smooth_root(varying) for _, varying in self.gaps(batch).values()]).sum()
+        return torch.stack(list(self.gaps(batch).values()))[:, 1].sum()
 
 
 class FewColumns:
@@ -181,14 +197,14 @@ class FewColumns:
 
     def __init__(self, limit: float, device: torch.device) -> None:
         self.limit = limit  # of the logarithm
-        self.value = torch.zeros((), device=device)  # in the last mini-batch
+        self.excess = torch.zeros((), device=device)  # over the limit in the last mini-batch
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the shortfall of the explained rows, relative to the first kind of references."""
         first = next(iter(batch.attributions.values()))
-        shortfall = (self.limit - column_entropy(column_shares(first))).clamp_min(0)
-        self.value = shortfall.detach()
-        return shortfall
+        shortfall = self.limit - column_entropy(column_shares(first))
+        self.excess = shortfall.detach()
+        return shortfall.clamp_min(0)
 
 
 class OutcomeGap:
@@ -233,8 +249,9 @@ class Selection:
 class AttributeUse:
     """How much more decisions change with the protected columns than the teacher's; 0 if they do not."""
 
-    def __init__(self, width: float) -> None:
+    def __init__(self, width: float, device: torch.device) -> None:
         self.width = width
+        self.excess = torch.zeros((), device=device)  # over the teacher's in the last mini-batch
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Compare rows with their copies that have exchanged protected columns."""
@@ -244,6 +261,7 @@ class AttributeUse:
             pair = task.soft_decisions(one, self.width) - task.soft_decisions(other, self.width)
             return task.distance_of_rates(pair).mean()
 
-        own = change(batch.outputs[:q], batch.outputs[-q:])
-        teachers = change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
-        return (own - teachers).clamp_min(0)
+        excess = change(batch.outputs[:q], batch.outputs[-q:])
+        excess = excess - change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
+        self.excess = excess.detach()
+        return excess.clamp_min(0)

@@ -2,18 +2,14 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
-from gcig._validation import InputError
+from gcig._arguments import InputError
 
 CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
 
@@ -138,61 +134,32 @@ def own_modes(device: torch.device) -> Iterator[None]:
         yield
 
 
+_THREADS = threading.Lock()
+_N_THREADS: list[int] = []  # the number before each fit that runs now
+
+
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
     """Use one CPU thread: fastest for small networks, and the same bits on machines of any size.
 
-    Torch keeps the number per thread, but a new thread starts with the number that any thread set last. A
-    thread that starts during a fit of another thread finds 1, and gets the number from before that fit back.
+    Torch keeps the number per thread, and a new thread starts with the number that was set last. So fits that
+    run at the same time all restore the number from before the first of them.
     """
     if device.type != "cpu":
         yield
         return
-    before = _ONE_THREAD.enter()
+    with _THREADS:
+        _N_THREADS.append(_N_THREADS[0] if _N_THREADS else torch.get_num_threads())
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        _ONE_THREAD.leave(before)
-
-
-class _ThreadCount:
-    """The number of threads that torch used before any of the fits that run now."""
-
-    def __init__(self) -> None:
-        self._lock, self._n_fits, self._before = threading.Lock(), 0, 1
-
-    def enter(self) -> int:
-        """Use one thread; return the number to restore."""
-        with self._lock:
-            own = torch.get_num_threads()
-            if self._n_fits == 0:
-                self._before = own if own > 1 else _process_count()
-            self._n_fits += 1
-            torch.set_num_threads(1)
-            return self._before if own == 1 else own
-
-    def leave(self, before: int) -> None:
-        """Restore the number of threads."""
-        with self._lock:
-            self._n_fits -= 1
-            torch.set_num_threads(before)
-
-
-def _process_count() -> int:
-    """Return the number of threads that torch uses in new threads.
-
-    A thread that first asked torch while a fit ran in another one keeps the single thread of that fit.
-    """
-    with ThreadPoolExecutor(1) as fresh:
-        return fresh.submit(torch.get_num_threads).result()
-
-
-_ONE_THREAD = _ThreadCount()
+        with _THREADS:
+            torch.set_num_threads(_N_THREADS.pop())
 
 
 # Fits that must seed the process's generator, one at a time.
 _PROCESS_GENERATOR = threading.RLock()
-_DROPOUT = (nn.Dropout,)
 # Layers of torch that draw random numbers, in training or when they are built.
 _RANDOM = (
     nn.modules.dropout._DropoutNd,
@@ -210,37 +177,17 @@ _RANDOM = (
 
 @contextmanager
 def own_random_numbers(module: nn.Module | None, seed: int, device: torch.device) -> Iterator[None]:
-    """Let a network draw random numbers that depend on the seed alone, even if other threads draw some.
+    """Let a network draw random numbers that depend on the seed alone.
 
-    None stands for networks of this package, which are not random. Networks without random layers draw none.
-    Dropout draws from a generator of its own. If there are other layers that draw, or may draw, random
-    numbers, the process's generators are seeded, and restored at the end; only one such fit runs at a time,
-    and other threads should not draw from torch's generator meanwhile.
+    None stands for networks of this package, which are not random. If there are layers that draw, or may
+    draw, random numbers, the process's generators are seeded, and restored at the end; only one such fit runs
+    at a time, and other threads should not draw from torch's generator meanwhile.
     """
-    kinds = set() if module is None else {_kind(part) for part in module.modules()}
-    if kinds <= {"fixed"}:
+    if module is None or all(map(_is_fixed, module.modules())):
         yield
-    elif kinds <= {"fixed", "dropout"} and device.type == "cpu":
-        with _DropoutFrom(torch.Generator().manual_seed(seed)):
-            yield
-    else:
-        with _PROCESS_GENERATOR, _seeded_process(seed, device):
-            yield
-
-
-def _kind(part: nn.Module) -> str:
-    """Return "fixed", "dropout" or "unknown", the kind of a part of a network."""
-    if type(part) in _DROPOUT:
-        return "dropout"
-    known = type(part).__module__.startswith(("torch.nn.modules.", "gcig."))
-    return "fixed" if known and not isinstance(part, _RANDOM) else "unknown"
-
-
-@contextmanager
-def _seeded_process(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators, and restore them afterwards."""
+        return
     cuda = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
+    with _PROCESS_GENERATOR, torch.random.fork_rng(devices=cuda):
         torch.default_generator.manual_seed(seed)
         with torch.cuda.device(device) if cuda else nullcontext():
             if cuda:
@@ -248,24 +195,7 @@ def _seeded_process(seed: int, device: torch.device) -> Iterator[None]:
             yield
 
 
-class _DropoutFrom(TorchFunctionMode):
-    """Replace the random numbers of dropout in this thread: torch's dropout takes no generator."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
-        self.generator = generator
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Call the function, or draw a mask if it is dropout."""
-        if func is F.dropout:
-            return self._dropout(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        if not training or p == 0:
-            return input
-        kept = torch.empty_like(input, requires_grad=False).bernoulli_(1 - p, generator=self.generator)
-        mask = kept.div_(1 - p) if p < 1 else kept
-        return input.mul_(mask) if inplace else input * mask
+def _is_fixed(part: nn.Module) -> bool:
+    """Return whether a part of a network is known to draw no random numbers."""
+    known = type(part).__module__.startswith(("torch.nn.modules.", "gcig."))
+    return known and not isinstance(part, _RANDOM)

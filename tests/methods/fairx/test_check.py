@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from gcig.core.attribution import IntegratedGradients
+from gcig.core.references import Rows
 from gcig.core.task import Binary, Classes, Number
 from gcig.methods.fairx.check import ALPHA, check_network
-from gcig.training.batches import Rows
 
 LINEAR = torch.nn.Linear(4, 1)
 with torch.no_grad():

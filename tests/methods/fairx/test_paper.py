@@ -13,11 +13,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import gcig
 from example_tables import QUICK, make_loans
 from gcig.core.definition import EPS
+from gcig.core.references import Rows
 from gcig.core.task import Binary
 from gcig.methods.fairx.paper import FairXPaperClassifier
 from gcig.methods.training_data import TrainingData
 from gcig.models.mlp import make_mlp
-from gcig.training.batches import Rows
 
 LAMBDA_IG, LAMBDA_FAIR, RATE, LEARNING_RATE, T = 0.3, 0.2, 0.1, 0.01, 16
 

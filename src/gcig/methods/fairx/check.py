@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution, Score
-from gcig.core.explained import ExplainedTable, Figure, choose, explain_table, hashed_keys
+from gcig.core.attribution import Attribution
+from gcig.core.explained import Figure, explain_rows_apart, hashed_keys
 from gcig.core.outcome import cell_rates, largest_gap
+from gcig.core.references import Rows
 from gcig.core.task import Task
 from gcig.records.base import Record
-from gcig.training.batches import Rows, all_outputs
+from gcig.training.batches import all_outputs
 
 ALPHA = 0.015  # of each of the two questions: together at most 3 % false alarms
 _PERMUTATIONS = 200
@@ -104,43 +105,6 @@ def check_network(
         gap = table.figures(rows.groups, n_groups, n_permutations=_PERMUTATIONS, seed=seed).gap
         reasons = _dependence("reason_gap", gap)
     return Check(reasons, _outcomes(outputs, rows, task, n_groups, outcome, seed))
-
-
-def explain_rows_apart(
-    network: nn.Module,
-    rows: Rows,
-    task: Task,
-    attribution: Attribution,
-    columns: Tensor,
-    spread: float,
-    *,
-    people: int,
-    references: int,
-    legitimate: Tensor | None = None,
-    seed: int = 0,
-) -> ExplainedTable:
-    """Return the table of attributions of some rows relative to others of the same."""
-    cells, groups = task.cells(rows.labels).cpu().numpy(), rows.groups.cpu().numpy()
-    keys = hashed_keys(np.arange(len(rows)), seed)
-    chosen, others = choose(cells, groups, keys, people, references)
-
-    def score(labels: Tensor) -> Score:
-        return Score.of(network, task, labels)
-
-    return explain_table(
-        score,
-        attribution,
-        task,
-        (rows.inputs, rows.labels),
-        rows.inputs,
-        chosen,
-        others,
-        spread=max(spread, 1e-12),
-        columns=columns,
-        legitimate=legitimate,
-        weights=(rows.weights, rows.weights),
-        seed=seed,
-    )
 
 
 def _dependence(name: str, figure: Figure) -> Dependence:

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from gcig._validation import InputError
-from gcig._warnings import warn_caller
+from gcig._arguments import InputError, Rule, one_of, warn_caller
 from gcig.adapters import adapt
 from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
 from gcig.core.gcig import column_matrix
@@ -35,23 +34,13 @@ from gcig.methods.fairx.warnings import (
     warn_of_threshold,
     warn_of_unshowable,
 )
-from gcig.methods.networks import with_affine
-from gcig.methods.parameters import (
-    BOUND,
-    FRACTION,
-    NON_NEGATIVE,
-    Parametrised,
-    Rule,
-    one_of,
-    parameter,
-)
+from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.methods.unconstrained import train_plainly
-from gcig.metrics.ranking import best_f1_threshold
-from gcig.metrics.utility import has_collapsed
+from gcig.metrics.utility import best_f1_threshold, has_collapsed
+from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
 from gcig.tables.encoding import TableEncoder
-from gcig.tables.passthrough import PassThrough
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Outcome
 from gcig.training.objective import Objective
@@ -69,7 +58,7 @@ def _is_model_or_none(value: Any) -> bool:
 
 
 def _is_attribution(value: Any) -> bool:
-    return value in ATTRIBUTIONS if isinstance(value, str) else hasattr(value, "attribute")
+    return bool(ATTRIBUTIONS[value]) if isinstance(value, str) else hasattr(value, "attribute")
 
 
 def _are_names(value: Any) -> bool:
@@ -168,7 +157,7 @@ class FairX(Parametrised, _Fitted):
         default="both",
         rule=Rule(
             "'both', 'means', 'members' or a registered kind of references",
-            lambda value: all(kind in REFERENCES for kind in reference_kinds(value)),
+            lambda value: all(map(REFERENCES.__getitem__, reference_kinds(value))),  # fails if there is none
             ("both", "means", "members"),
         ),
         doc="""Whom people are compared with in training: the ``"means"`` of each label and group, random
@@ -302,11 +291,11 @@ class FairX(Parametrised, _Fitted):
         bounds = {"max_gap": self.max_gap, "max_reason_gap": self.max_reason_gap}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
-    def _make_encoder(self) -> TableEncoder | PassThrough:
+    def _make_encoder(self) -> TableEncoder:
         """Return the encoder; a given teacher needs bins, so that thresholds can be learned."""
         if self.preprocessing == "table" and self.teacher is not None:
             return TableEncoder(n_bins=BINS)
-        encoder: TableEncoder | PassThrough = super()._make_encoder()
+        encoder: TableEncoder = super()._make_encoder()
         return encoder
 
     def _keep_plain_network(self, network: nn.Module) -> None:
@@ -385,7 +374,8 @@ class Fit:
             columns=columns,
             protected=torch.cat(protected) if protected else None,
             loop=loop,
-            learning_rate=model.resolve_learning_rate(loop.batch_size),
+            learning_rate=model.learning_rate,
+            batch_size=model.batch_size,
             weight_decay=model.weight_decay,
             progress=bool(model.verbose),
             customise=model.build_objective,
@@ -417,7 +407,7 @@ class Fit:
         """Train a student, or return None if there is nothing to repair."""
         model = self.model
         model.check_, model.bounds_ = None, {}
-        if has_collapsed(self.setting.task, model.plain_):
+        if has_collapsed(model.plain_):
             warn_of_collapse(self.setting.task, model.plain_, model.plain_)
             return None
         if model.budget == 0:
@@ -509,7 +499,7 @@ class Fit:
     def _guard(self, network: nn.Module) -> None:
         """Set the flags of the model, and warn about problems."""
         model, task, measured = self.model, self.setting.task, self.model.validation_
-        model.collapsed_ = has_collapsed(task, measured)
+        model.collapsed_ = has_collapsed(measured)
         model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
         ratio = measured["columns"] / model.plain_["columns"]
         model.changed_columns_ = bool(ratio < 0.5 or ratio > 2)
@@ -562,38 +552,25 @@ def legitimate_columns(model: Any, data: TrainingData) -> Tensor | None:
 
 def teacher_targets(model: Any, data: TrainingData) -> Tensor:
     """Return the predictions of the given teacher for the training rows, (n, K)."""
-    named = hasattr(model, "feature_names_in_")
-    table = data.table if named else data.table.to_numpy()
-    teacher, key = model.teacher, data.task.key
-    if key == "number":
-        predicted = np.asarray(teacher.predict(table) if hasattr(teacher, "predict") else teacher(table))
-        values = (predicted.reshape(-1, 1) - model.label_mean_) / model.label_scale_
-        return torch.from_numpy(values).float().to(data.training.inputs.device)
-    classes = getattr(teacher, "classes_", None)
-    if classes is not None and not np.array_equal(np.asarray(classes), model.classes_):
+    table = data.table if hasattr(model, "feature_names_in_") else data.table.to_numpy()
+    key: Any = data.task.key
+    adapted, number = adapt(model.teacher, table, task=key), key == "number"
+    if not (number or adapted.probabilistic):
         raise InputError(
-            f"was trained on the classes {tuple(classes)}, but y has {tuple(model.classes_)}. Train it on "
-            "the same labels.",
-            argument="teacher",
-        )
-    if key == "classes":
-        if not hasattr(teacher, "predict_proba"):
-            raise InputError(
-                f"is a {type(teacher).__name__}, which gives no probabilities for several classes. Pass a "
-                "model with predict_proba.",
-                argument="teacher",
-            )
-        probabilities = np.asarray(teacher.predict_proba(table), dtype=np.float32)
-        return torch.from_numpy(probabilities).to(data.training.inputs.device)
-    adapted = adapt(teacher, table)
-    if not adapted.probabilistic:
-        raise InputError(
-            f"is a {type(teacher).__name__}, which gives no probabilities for the network to learn. "
+            f"is a {type(model.teacher).__name__}, which gives no probabilities for the network to learn. "
             "Calibrate it first, for example with sklearn.calibration.CalibratedClassifierCV.",
             argument="teacher",
         )
-    scores = np.asarray(adapted.scores(table), dtype=np.float32).reshape(-1, 1)
-    return torch.from_numpy(scores).to(data.training.inputs.device)
+    if not number and adapted.classes is not None and not np.array_equal(adapted.classes, model.classes_):
+        raise InputError(
+            f"was trained on the classes {tuple(adapted.classes)}, but y has {tuple(model.classes_)}. Train "
+            "it on the same labels.",
+            argument="teacher",
+        )
+    scores = np.asarray(adapted.scores(table), dtype=np.float64).reshape(len(table), -1)
+    if number:
+        scores = (scores - model.label_mean_) / model.label_scale_
+    return torch.from_numpy(scores).float().to(data.training.inputs.device)
 
 
 class FairXClassifier(FairX, NetworkClassifier):

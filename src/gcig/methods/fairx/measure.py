@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from gcig.core.attribution import Attribution, IntegratedGradients, Score
 from gcig.core.columns import AttributeColumns
-from gcig.core.explained import ReasonFigures
+from gcig.core.explained import ReasonFigures, explain_rows_apart
 from gcig.core.gcig import column_shares, defined_rows, disparity, effective_columns
 from gcig.core.outcome import outcome_gap
-from gcig.core.references import GroupBaselines
+from gcig.core.references import GroupBaselines, Rows
 from gcig.core.task import Task
-from gcig.methods.fairx.check import explain_rows_apart
 from gcig.metrics.trust import (
     exchange_attributes,
     faithfulness,
@@ -22,7 +21,7 @@ from gcig.metrics.trust import (
     reference_offset,
 )
 from gcig.metrics.utility import utility
-from gcig.training.batches import Rows, all_outputs
+from gcig.training.batches import all_outputs
 
 _PEOPLE, _REFERENCES = 60, 800  # per label (bin), and per label and group
 _MEAN_ROWS, _IMPORTANCE_ROWS = 1024, 512

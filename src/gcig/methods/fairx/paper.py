@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gcig._arguments import one_of
 from gcig._arrays import Encoded
 from gcig.core.outcome import OUTCOME_LOSSES
 from gcig.core.penalties import GCIGPenalty
@@ -19,13 +20,12 @@ from gcig.core.references import GroupBaselines
 from gcig.core.task import KEEP_OUTCOMES, as_outputs
 from gcig.methods.base import NetworkClassifier
 from gcig.methods.fairx.warnings import warn_of_collapse
-from gcig.methods.networks import raise_if_diverged
-from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, one_of, parameter
+from gcig.methods.parameters import FRACTION, NON_NEGATIVE, POSITIVE_INTEGER, parameter
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.utility import has_collapsed, utility
 from gcig.models.mlp import ACTIVATIONS
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome, train
+from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged, train
 from gcig.training.runtime import one_thread
 
 
@@ -140,7 +140,7 @@ class FairXPaperClassifier(
         outputs = all_outputs(network, rows.inputs).double()
         raise_if_diverged(outputs)
         measured = utility(data.task, outputs.cpu().numpy(), rows.labels.cpu().numpy())
-        self.collapsed_ = has_collapsed(data.task, measured)
+        self.collapsed_ = has_collapsed(measured)
         if self.collapsed_:
             warn_of_collapse(data.task, measured, {})
         return network.eval(), outcome

@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from torch import nn
 
+from gcig._arguments import InputError
 from gcig._files import write_atomically
-from gcig._validation import InputError
 from gcig.methods.fairx.estimator import Fit, plain_network
 from gcig.methods.fairx.student import train_student
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from gcig.core.attribution import Attribution, IntegratedGradients
+from gcig.core.attribution import Attribution
 from gcig.core.gcig import column_entropy, column_shares
 from gcig.core.outcome import outcome_gap
-from gcig.core.references import REFERENCES, GroupBaselines, Members, References, reference_kinds
+from gcig.core.references import REFERENCES, GroupBaselines, Members, References, Rows, reference_kinds
 from gcig.core.task import Task
 from gcig.methods.fairx.tuning import TUNING, Tuning
-from gcig.training.batches import Rows, StudentBatches, all_outputs
+from gcig.training.batches import StudentBatches, all_outputs
 from gcig.training.loop import Loop, Outcome, train
 from gcig.training.multiplier import Multiplier
 from gcig.training.objective import (
@@ -40,8 +40,8 @@ from gcig.training.objective import (
 )
 from gcig.training.runtime import CLIP_NORM, descend, flattened, generator_on, one_thread
 
-_CHECKED_ROWS = 20_000  # training rows whose decisions drive a bound
-_CHECK_EVERY = 20  # steps
+_EPOCHS = 40  # into which the steps are divided for the history
+_CHECKED_ROWS = 10_000  # training rows whose decisions drive a bound
 _COLUMN_ROWS = 1000  # rows that the teacher's effective columns are measured on
 
 
@@ -72,8 +72,9 @@ class Setting:
     references: str
     columns: Tensor  # (encoded columns, columns)
     protected: Tensor | None
-    loop: Loop  # that of the plain network: epochs and the size of mini-batches
-    learning_rate: float
+    loop: Loop  # that of the plain network
+    learning_rate: float | str  # "auto" is that of the tuning, as with the size of mini-batches
+    batch_size: int | str
     weight_decay: float
     progress: bool = False
     customise: Callable[[Objective], Objective] = field(default=lambda objective: objective)
@@ -109,11 +110,13 @@ def train_student(
     device = rows.inputs.device
     generator = generator_on(device, generator)
     kinds = _kinds(setting)
-    attribution = setting.attribution
-    if attribution == IntegratedGradients():  # the default; one of the user's own is taken as it is
-        attribution = IntegratedGradients(n_steps=tuning.nodes)
     explaining = Explaining(
-        setting.baselines, kinds, attribution, setting.columns, tuning.explained, generator
+        baselines=setting.baselines,
+        kinds=kinds,
+        attribution=setting.attribution,
+        columns=setting.columns,
+        n_rows=tuning.explained,
+        generator=generator,
     )
     batches = StudentBatches(
         teacher,
@@ -129,12 +132,12 @@ def train_student(
     objective, limits = _objective(teacher, setting, aims, batches, prediction)
     objective = setting.customise(objective)
     network = deepcopy(teacher if start is None else start).train()
-    loop = student_loop(setting.loop, len(rows), tuning)
+    loop = student_loop(setting)
     count = 0
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW(
             [flat],
-            lr=tuning.learning_rate * setting.learning_rate,
+            lr=tuning.learning_rate if setting.learning_rate == "auto" else float(setting.learning_rate),
             weight_decay=setting.weight_decay,
             fused=True,
         )
@@ -164,13 +167,13 @@ def train_student(
     return Student(network, outcome, float(prediction.moved), weights)
 
 
-def student_loop(loop: Loop, n_rows: int, tuning: Tuning) -> Loop:
-    """Return how long a student trains: enough steps on small tables, and not too many on large ones."""
-    batch_size = max(128, min(256, loop.batch_size))
-    steps = min(tuning.max_steps, max(tuning.min_steps, tuning.passes * n_rows / batch_size))
-    epochs = min(loop.max_epochs, 40)
-    per_epoch = max(1, round(steps / 40))
-    return replace(loop, max_epochs=epochs, batch_size=batch_size, patience=None, steps_per_epoch=per_epoch)
+def student_loop(setting: Setting) -> Loop:
+    """Return how long a student trains: as many steps on any table, unless the rows are few."""
+    tuning, epochs = setting.tuning, min(setting.loop.max_epochs, _EPOCHS)
+    size = tuning.batch_size if setting.batch_size == "auto" else int(setting.batch_size)
+    steps = min(tuning.steps, tuning.passes * len(setting.rows) / size)
+    per_epoch = max(1, round(steps / _EPOCHS))
+    return replace(setting.loop, max_epochs=epochs, batch_size=size, patience=None, steps_per_epoch=per_epoch)
 
 
 def _kinds(setting: Setting) -> dict[str, References]:
@@ -190,34 +193,47 @@ class Limits:
     setting: Setting
     prediction: Prediction
     reasons: ReasonGap
-    shortfall: FewColumns
+    columns_term: FewColumns
+    attribute_term: AttributeUse
     teacher_outputs: Tensor  # of the checked rows
     checked: Rows
-    fair: Multiplier
-    gap: Multiplier
-    columns: Multiplier
+
+    def __post_init__(self) -> None:
+        tuning, device = self.setting.tuning, self.setting.rows.inputs.device
+
+        def multiplier(kick: float = 0.0) -> Multiplier:
+            return Multiplier(tuning.start, rate=tuning.rate, kick=kick, device=device)
+
+        self.multipliers = {"reasons": multiplier(), "columns": multiplier()}
+        if self.setting.protected is not None:
+            self.multipliers["attribute"] = multiplier()
+        if self.aims.max_gap is not None:
+            self.multipliers["outcome"] = multiplier(tuning.kick)
+
+    def weight(self, name: str, factor: float = 1.0) -> Callable[[], Tensor]:
+        """Return the function that gives the present weight of a term."""
+        multiplier = self.multipliers[name]
+        return lambda: factor * multiplier.value
 
     def update(self, network: nn.Module, count: int) -> None:
         """Update every multiplier after the terms of a mini-batch are known."""
-        aims, tuning = self.aims, self.setting.tuning
-        allowed = torch.full_like(self.prediction.moved, aims.budget)
+        aims, moved, driven = self.aims, self.prediction.moved, self.multipliers
+        allowed = torch.full_like(moved, aims.budget)
         if aims.max_reason_gap is not None and self.reasons.squares:
-            over = torch.stack(list(self.reasons.squares.values())).amax() > aims.max_reason_gap**2
-            allowed = allowed * (1 + over)
-        self.fair.update(1 - self.prediction.moved / allowed)
-        self.columns.update(torch.where(self.shortfall.value > 0, 1.0, -0.2))
-        if aims.max_gap is not None and count % _CHECK_EVERY == 0:
-            limit = tuning.margin * aims.max_gap
-            error = (self._decided_gap(network) - limit) / max(limit, 0.02)
-            spent = self.prediction.moved > 2 * aims.budget
-            self.gap.update(torch.where(spent, -1.0, error))
+            gap = torch.stack(list(self.reasons.squares.values()))[:, 0].amax()
+            allowed = allowed * (1 + (gap > aims.max_reason_gap**2))
+        driven["reasons"].update(1 - moved / allowed)
+        driven["columns"].update(self.columns_term.excess.sign())
+        if "attribute" in driven:
+            driven["attribute"].update(self.attribute_term.excess.sign())
+        if aims.max_gap is not None and count % self.setting.tuning.every == 0:
+            error = self._decided_gap(network) / (self.setting.tuning.margin * aims.max_gap) - 1
+            driven["outcome"].update(torch.where(moved > 2 * aims.budget, -1.0, error))
 
     def _decided_gap(self, network: nn.Module) -> Tensor:
         """Return the outcome gap of decisions on training rows, at the teacher's share of decisions."""
         task, rows = self.setting.task, self.checked
-        training = network.training
         outputs = all_outputs(network, rows.inputs)
-        network.train(training)
         outputs = outputs + task.shift(outputs, self.teacher_outputs)
         decisions = task.decisions(outputs)
         return outcome_gap(
@@ -226,12 +242,8 @@ class Limits:
 
     def values(self) -> dict[str, Tensor]:
         """Return the weights and the share of the budget used, for the history."""
-        return {
-            "weight_reasons": self.fair.value.clone(),
-            "weight_columns": self.columns.value.clone(),
-            **({} if self.aims.max_gap is None else {"weight_outcome": self.gap.value.clone()}),
-            "moved": self.prediction.moved.clone(),
-        }
+        weights = {f"weight_{name}": each.value.clone() for name, each in self.multipliers.items()}
+        return {**weights, "moved": self.prediction.moved.clone()}
 
 
 def _objective(
@@ -240,43 +252,33 @@ def _objective(
     """Return the default terms and the multipliers that weigh them."""
     rows, task, tuning, device = setting.rows, setting.task, setting.tuning, setting.rows.inputs.device
     outputs = batches.outputs
-    spread = task.spread(outputs, rows.weights).detach()
-    reasons = ReasonGap(spread, 2.5 * tuning.memory)
-    shortfall = FewColumns(_column_limit(teacher, setting, batches, aims.min_columns), device)
-    fair = Multiplier(0.1, rate=tuning.rate, device=device)
-    gap = Multiplier(0.1, rate=2 * tuning.rate, kick=1.0, device=device, low=0.02, high=3.0)
-    columns = Multiplier(1.0, rate=2.5 * tuning.rate, device=device)
-    outcome = OutcomeGap(
-        task,
-        setting.n_groups,
-        aims.outcome,
-        width=tuning.width,
-        smoothness=tuning.smoothness,
-        memory=tuning.memory,
-    )
+    reasons = ReasonGap(task.spread(outputs, rows.weights).detach(), tuning.memory, tuning.floor)
+    columns = FewColumns(_column_limit(teacher, setting, batches, aims.min_columns), device)
+    attribute, step = AttributeUse(tuning.width, device), max(1, len(rows) // _CHECKED_ROWS)
+    limits = Limits(aims, setting, prediction, reasons, columns, attribute, outputs[::step], rows[::step])
     objective = Objective({"prediction": (prediction, 1.0)})
     if aims.repair_reasons:
-        objective = objective.with_term("reasons", reasons, lambda: fair.value)
+        objective = objective.with_term("reasons", reasons, limits.weight("reasons"))
         if setting.attribution.complete and aims.standards_weight:
-            weight = aims.standards_weight
-            objective = objective.with_term("standards", reasons.standards, lambda: weight * fair.value)
-        objective = objective.with_term("columns", shortfall, lambda: columns.value)
-    bound = aims.max_gap is not None
-    if aims.repair_outcomes or bound:
-        selection = Selection(tuning.width)
-        if bound:
-            objective = objective.with_term("outcome", outcome, lambda: gap.value)
-            objective = objective.with_term("selection", selection, lambda: 1.5 + gap.value)
-        else:
-            weight_outcome = aims.outcome_weight
-            objective = objective.with_term("outcome", outcome, lambda: weight_outcome * fair.value)
-            objective = objective.with_term("selection", selection, lambda: weight_outcome * fair.value)
+            weight = limits.weight("reasons", aims.standards_weight)
+            objective = objective.with_term("standards", reasons.standards, weight)
+        objective = objective.with_term("columns", columns, limits.weight("columns"))
+    if aims.repair_outcomes or aims.max_gap is not None:
+        outcome = OutcomeGap(
+            task,
+            setting.n_groups,
+            aims.outcome,
+            width=tuning.width,
+            smoothness=tuning.smoothness,
+            memory=tuning.memory,
+        )
+        weight = limits.weight("reasons", aims.outcome_weight)
+        if aims.max_gap is not None:
+            weight = limits.weight("outcome")
+        objective = objective.with_term("outcome", outcome, weight)
+        objective = objective.with_term("selection", Selection(tuning.width), weight)
     if setting.protected is not None:
-        objective = objective.with_term("attribute", AttributeUse(tuning.width), tuning.attribute)
-    step = max(1, len(rows) // _CHECKED_ROWS)
-    limits = Limits(
-        aims, setting, prediction, reasons, shortfall, outputs[::step], rows[::step], fair, gap, columns
-    )
+        objective = objective.with_term("attribute", attribute, limits.weight("attribute"))
     return objective, limits
 
 

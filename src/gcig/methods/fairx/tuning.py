@@ -7,21 +7,23 @@ from dataclasses import dataclass
 class Tuning:
     """Constants of the student's training; every other number is a parameter of the estimators."""
 
-    learning_rate: float = 2.0  # relative to the teacher's: a student that starts trained tolerates more
-    passes: float = 8.0  # over the training rows ...
-    min_steps: int = 1500  # ... but at least and at most so many steps, with max_epochs=40
-    max_steps: int = 4000
-    explained: int = 16  # rows of a mini-batch that are explained
-    nodes: int = 1  # of each path in training: the midpoint; measuring takes more
-    members: int = 16  # of each group that a row is explained relative to
+    learning_rate: float = 4e-3
+    steps: int = 1500  # with max_epochs=40, in proportion ...
+    passes: float = 250.0  # ... but at most so many over the training rows: few rows are learned by heart
+    batch_size: int = 256
+    explained: int = 8  # rows of a mini-batch that are explained ...
+    members: int = 32  # ... relative to so many members of each group: few people, many references
     between: float = 1.0  # points between rows and references, relative to training rows
     exchanged: float = 0.1  # copies with other protected columns, relative to training rows
-    attribute: float = 4.0  # weight of a larger use of the protected columns than the teacher's
+    floor: float = 1e-3  # squared gaps below it have a linear root: they are not worth a steep gradient
     width: float = 0.2  # of smooth decisions, in logits
     smoothness: float = 0.05  # differences of rates below it are squared
     memory: float = 0.02  # share of a mini-batch in moving averages
-    rate: float = 0.02  # of multipliers
-    margin: float = 0.8  # of a bound on the outcome gap at which training aims
+    start: float = 0.1  # of multipliers
+    rate: float = 0.02  # how far their logarithm moves in an update with an error of one
+    kick: float = 1.0  # how far the error of the moment moves that of a bound on the outcome gap
+    margin: float = 0.8  # of a bound on the outcome gap, at which training aims
+    every: int = 10  # steps between two looks at the decisions for all training rows
 
 
 TUNING = Tuning()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from gcig._warnings import warn_caller
+from gcig._arguments import warn_caller
 from gcig.core.task import Task
 from gcig.methods.fairx.check import Check
 from gcig.metrics.utility import MAIN, has_collapsed
@@ -125,7 +125,7 @@ def warn_of_collapse(task: Task, measured: Mapping[str, float], plain: Mapping[s
     name = "r2" if task.key == "number" else "auc"
     shown = _NAMES[name]
     cause = "The weights of its fairness terms are too high for these data, or it was trained too briefly."
-    if plain and has_collapsed(task, plain):
+    if plain and has_collapsed(plain):
         cause = "The plain network is no better: the columns say little about y, so nothing was repaired."
     elif plain:
         cause = f"The plain network has {shown} {plain[name]:.3f}: lower the budget, or loosen the bounds."

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gcig._validation import check_groups
 from gcig.records import Evaluation, Interval
 from gcig.records.formatting import estimate
 from gcig.report.displays.base import (
@@ -99,6 +98,8 @@ class DisparityDisplay(Display):
         edges = np.histogram_bin_edges(values[defined], bins=bins)
         parts = {"all rows": defined}
         if sensitive_features is not None:
+            from gcig.tables.check import check_groups  # imports torch, which plots of records do not need
+
             groups = check_groups(sensitive_features, n_rows=len(values))
             parts = {name: defined & (groups.codes == code) for code, name in enumerate(groups.names)}
         counts = {name: np.histogram(values[rows], edges)[0].tolist() for name, rows in parts.items()}

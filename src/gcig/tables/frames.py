@@ -1,18 +1,15 @@
-"""Tables of the user as pandas columns of known types, and the errors for input that cannot be used.
+"""Tables of any kind as pandas columns of known types: numbers, true/false, text, categories and dates.
 
-Nothing here writes to the caller's memory. No message repeats an entry of the caller's table: messages hold
-column, class and group names, types and counts.
+Nothing here writes to the caller's memory.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -20,97 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
 
-MAX_NAME_LENGTH = 500  # characters of a column, group or class
+from gcig._arguments import InputError, InputTypeError, Subject
+
 MAX_EXACT_INTEGER = 2**53  # float64 represents every integer up to here, but not every larger one
-# Options of `pandas.read_csv`: before 3.1 it rounds a quarter of all long numbers wrongly in the last digit.
-EXACT_NUMBERS: dict[str, Any] = (
-    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
-)
 _MAX_DENSE_BYTES = 2**34  # of a sparse matrix that is made dense
-_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
-_UNSAFE = re.compile(r"[^0-9A-Za-z_]")  # characters that libraries replace in the names of columns
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
-
-# Greek and Cyrillic letters that look like Latin ones, dashes and apostrophes.
-_ALIKE = str.maketrans(
-    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf"
-    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408"
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458"
-    "\u2010\u2011\u2012\u2013\u2212\u2018\u2019\u02bc",
-    "ABEZHIKMNOPTYXo" + "ABEKMHOPCTXSIJ" + "aeopcyxsij" + "-" * 5 + "'" * 3,
-)
-# Characters without a width beyond formats and controls: the grapheme joiner, fillers, variation selectors.
-_INVISIBLE = {0x034F, 0x115F, 0x1160, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-
-
-class Subject(TypedDict, total=False):
-    """The input that a message is about: an argument, a column, or a column of an argument."""
-
-    argument: str
-    column: str
-
-
-class _InputMessage(Exception):
-    """A message whose subject is kept in fields, so that Python and the shell can spell it differently.
-
-    With a subject, the name of an argument or a column, ``message`` is a predicate such as "has only one
-    class".
-    """
-
-    def __init__(self, message: str, *, argument: str | None = None, column: str | None = None) -> None:
-        self.message = message
-        self.argument = argument
-        self.column = column
-        super().__init__(self.phrase())
-
-    def phrase(self, spell: Callable[[str], str] = str) -> str:
-        """Return the whole sentence, with the argument as ``spell`` writes it."""
-        argument = None if self.argument is None else spell(self.argument)
-        if self.column is not None:
-            place = "" if argument is None else f" of {argument}"
-            return f"Column {self.column!r}{place} {self.message}"
-        if argument is None:
-            return self.message
-        # A spelling in words, such as "the target", begins the sentence; a name keeps its case.
-        subject = argument[0].upper() + argument[1:] if " " in argument else argument
-        return f"{subject} {self.message}"
-
-
-class InputError(_InputMessage, ValueError):
-    """Input that cannot be used; the message says why and what to do.
-
-    Examples
-    --------
-    >>> import gcig
-    >>> try:
-    ...     gcig.metrics.delta_tpr([0, 1, 2], [0, 1, 1], sensitive_features=["f", "m", "m"])
-    ... except gcig.InputError as error:
-    ...     print(error.argument, "|", error)
-    y_true | y_true has 3 classes (0, 1, 2). Only binary classification is supported...
-    """
-
-
-class InputTypeError(InputError, TypeError):
-    """Input of a type that cannot be used."""
-
-
-class InputWarning(_InputMessage, UserWarning):
-    """Input that can be used, but should be checked.
-
-    Examples
-    --------
-    To be strict, turn it into an error:
-
-    >>> import warnings
-    >>> from gcig.tables.encoding import TableEncoder
-    >>> encoder = TableEncoder().fit({"city": ["Rome", "Oslo", "Rome"]})
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", InputWarning)
-    ...     encoder.transform({"city": ["Oslo", "Bern"]})
-    Traceback (most recent call last):
-        ...
-    gcig.tables.encoding.UnseenValuesWarning: Categories that training did not see, encoded as zeros: ...
-    """
 
 
 def check_lengths(**inputs: Any) -> int:
@@ -253,6 +163,25 @@ def _masked(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
     return objects
 
 
+def _count_rows(values: Any, name: str) -> int:
+    if isinstance(values, Mapping) and not hasattr(values, "shape"):  # one kind of sparse matrix is a mapping
+        first = next(iter(values.values()), ())
+        return 1 if _is_scalar(first) else _count_rows(first, name)
+    shape = getattr(values, "shape", None)
+    shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape
+    shape = to_array(values, name).shape if shape is None else shape
+    if not shape or isinstance(values, str):
+        raise InputError(
+            f"of type {type(values).__name__} has no rows: expected one entry per row.", argument=name
+        )
+    return int(shape[0])
+
+
+def numbered(prefix: str, size: int) -> list[str]:
+    """Return names for columns that have none."""
+    return [f"{prefix}{j}" for j in range(size)]
+
+
 def is_date_column(column: pd.Series[Any]) -> bool:
     """Return whether a checked column holds dates."""
     return pt.is_datetime64_any_dtype(column.dtype)
@@ -385,110 +314,3 @@ def factorise(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     rank = np.full(len(values) + 1, -1, dtype=np.int64)  # the last position is for code -1, a missing entry
     rank[order] = np.arange(len(values))
     return rank[codes], [values[j] for j in order]
-
-
-def _count_rows(values: Any, name: str) -> int:
-    if isinstance(values, Mapping) and not hasattr(values, "shape"):  # one kind of sparse matrix is a mapping
-        first = next(iter(values.values()), ())
-        return 1 if _is_scalar(first) else _count_rows(first, name)
-    shape = getattr(values, "shape", None)
-    shape = (len(values),) if shape is None and hasattr(values, "__len__") else shape
-    shape = to_array(values, name).shape if shape is None else shape
-    if not shape or isinstance(values, str):
-        raise InputError(
-            f"of type {type(values).__name__} has no rows: expected one entry per row.", argument=name
-        )
-    return int(shape[0])
-
-
-def check_name_lengths(names: Iterable[str], subject: Subject) -> None:
-    """Raise an error for names that no page could show, which are most likely free text."""
-    if long := [name for name in names if len(name) > MAX_NAME_LENGTH]:
-        raise InputError(
-            f"has a name of {len(long[0]):,} characters, beginning with {long[0][:20]!r}: at most "
-            f"{MAX_NAME_LENGTH} are allowed. Shorten it.",
-            **subject,
-        )
-
-
-def numbered(prefix: str, size: int) -> list[str]:
-    """Return names for columns that have none."""
-    return [f"{prefix}{j}" for j in range(size)]
-
-
-def as_spelled(names: Iterable[str], given: Iterable[str]) -> list[str]:
-    """Return, for each name that a model records, the given column that it stands for; itself if none does.
-
-    LightGBM and exporters to ONNX replace characters of a name by underscores. A column stands for such a
-    name if it is the only one that looks like it then.
-
-    >>> as_spelled(["late_payments", "age", "pay_rate"], ["age", "late payments", "pay/rate", "pay rate"])
-    ['late payments', 'age', 'pay_rate']
-    """
-    wanted, columns = list(names), list(given)
-    plain = [_UNSAFE.sub("_", name) for name in columns]
-    found = []
-    for name in wanted:
-        alike = _UNSAFE.sub("_", name)
-        unique = name not in columns and plain.count(alike) == 1
-        column = columns[plain.index(alike)] if unique else name
-        found.append(name if column in wanted else column)
-    return found
-
-
-def rename_as(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return a table with the names that a model records for its columns; see `as_spelled`."""
-    return frame.rename(columns=dict(zip(as_spelled(names, frame.columns), names, strict=True)))
-
-
-def listed(values: Iterable[Any], limit: int = 10) -> str:
-    """Join names for a message, quoted to make spaces visible, and at most ``limit`` of them."""
-    shown = [repr(value) for value in values]
-    return ", ".join(shown[:limit]) + (f" and {len(shown) - limit} more" if len(shown) > limit else "")
-
-
-def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet would evaluate the text of a CSV entry instead of showing it.
-
-    >>> is_formula("=HYPERLINK(A1)"), is_formula("-3.5"), is_formula("plain")
-    (True, False, False)
-    """
-    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
-
-
-def guard_formula(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would evaluate, which makes it plain text there.
-
-    >>> guard_formula("=1+2"), guard_formula("-3.5")
-    ("'=1+2", '-3.5')
-    """
-    return f"'{text}" if is_formula(text) else text
-
-
-def look_alike(text: str, *, ignore_case: bool = False) -> str:
-    r"""Return the text as a reader sees it: texts that look alike give the same result.
-
-    Accents are composed, full-width characters are normalised, Greek and Cyrillic letters that look Latin are
-    replaced, and surrounding spaces and characters without a width are removed.
-
-    >>> look_alike("Jose\u0301") == look_alike("\uff2aos\xe9\u200b ")
-    True
-    >>> look_alike("Male") == look_alike("male")
-    False
-    """
-    seen = " ".join(unicodedata.normalize("NFKC", text).split())
-    visible = (c for c in seen if unicodedata.category(c) not in ("Cf", "Cc") and ord(c) not in _INVISIBLE)
-    seen = " ".join("".join(visible).split())
-    seen = unicodedata.normalize("NFKC", seen).translate(_ALIKE)
-    return seen.casefold() if ignore_case else seen
-
-
-def find_alike(texts: Iterable[str], *, ignore_case: bool = False) -> list[tuple[str, str]]:
-    """Return pairs of different texts that look alike, each with the first text that looks like it.
-
-    >>> find_alike(["Male", " Male", "Female"])
-    [('Male', ' Male')]
-    """
-    first: dict[str, str] = {}
-    pairs = [(first.setdefault(look_alike(text, ignore_case=ignore_case), text), text) for text in texts]
-    return [(one, other) for one, other in pairs if one != other]

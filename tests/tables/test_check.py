@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 import warnings
 from decimal import Decimal
 
@@ -14,19 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from gcig._validation import (
-    InputError,
-    InputWarning,
+from gcig._arguments import InputError, InputWarning
+from gcig.tables.check import (
     check_cells,
     check_features,
     check_groups,
     check_labels,
-    check_lengths,
     check_sample_weight,
-    level_codes,
     match_columns,
     warn_if_sensitive_in,
 )
+from gcig.tables.frames import check_lengths, level_codes
 
 COLUMNS = {"age": [30.0, None, 41.0], "job": ["clerk", "nurse", None], "member": [True, False, True]}
 
@@ -81,19 +77,6 @@ def test_every_kind_of_table_gives_the_same_columns(table):
     codes, levels = level_codes(frame["job"])
     assert levels == ("clerk", "nurse")
     assert codes.tolist() == [0, 1, -1]
-
-
-def test_polars_works_without_pyarrow():
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "import polars as pl\n"
-        "from gcig._validation import check_features\n"
-        f"frame = check_features(pl.DataFrame({COLUMNS!r}))\n"
-        "assert frame['age'].isna().tolist() == [False, True, False]\n"
-        "assert frame['job'].tolist()[:2] == ['clerk', 'nurse']\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

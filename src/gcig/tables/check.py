@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types as pt
+from sklearn.exceptions import DataConversionWarning
 
-from gcig._tables import InputError as InputError
-from gcig._tables import InputTypeError as InputTypeError
-from gcig._tables import InputWarning as InputWarning
-from gcig._tables import (
-    Subject,
-    check_name_lengths,
+from gcig._arguments import InputError, InputWarning, Subject, listed, warn_caller, warn_input
+from gcig.tables.frames import (
+    check_lengths,
     checked_column,
     factorise,
-    find_alike,
     float_block,
     has_infinity,
     level_name,
-    listed,
     numbered,
     to_array,
     to_frame,
 )
-from gcig._tables import check_lengths as check_lengths
-from gcig._tables import level_codes as level_codes
-from gcig._warnings import warn_caller
 
 MAX_GROUPS = 50  # a protected attribute with more is probably an identifier or a measurement
+MAX_CLASSES = 50  # more are probably a number or an identifier
+MAX_NAME_LENGTH = 500  # characters of a column, group or class
+
+# Greek and Cyrillic letters that look like Latin ones, dashes and apostrophes.
+_ALIKE = str.maketrans(
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0405\u0406\u0408"
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0458"
+    "\u2010\u2011\u2012\u2013\u2212\u2018\u2019\u02bc",
+    "ABEZHIKMNOPTYXo" + "ABEKMHOPCTXSIJ" + "aeopcyxsij" + "-" * 5 + "'" * 3,
+)
+# Characters without a width beyond formats and controls: the grapheme joiner, fillers, variation selectors.
+_INVISIBLE = {0x034F, 0x115F, 0x1160, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +65,52 @@ class Groups:
         return " & ".join(self.attributes)
 
 
-def warn_input(message: str, *, argument: str | None = None, column: str | None = None) -> None:
-    """Issue an `InputWarning` that points at the caller's line."""
-    warn_caller(InputWarning(message, argument=argument, column=column))
+@dataclass(frozen=True)
+class CheckedTable:
+    """A training table after all checks."""
+
+    frame: pd.DataFrame
+    labels: Labels
+    groups: Groups
+    weights: NDArray[np.float64] | None
+
+
+def check_table(
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any,
+    *,
+    class_weight: Any = None,
+    numbers: bool = False,
+) -> CheckedTable:
+    """Check a table, its labels, groups and weights against each other; drop rows of weight zero."""
+    if sensitive_features is None:
+        raise InputError(
+            "sensitive_features is missing: fit needs the group of every row. Pass an array, a Series, or a "
+            "DataFrame whose columns are crossed."
+        )
+    check_lengths(X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight)
+    frame = check_features(X)
+    if numbers:
+        labels = check_numbers(y, n_rows=len(frame), warning=DataConversionWarning)
+    else:
+        labels = check_labels(y, n_rows=len(frame), warning=DataConversionWarning, most=MAX_CLASSES)
+    groups = check_groups(sensitive_features, n_rows=len(frame))
+    weights = check_sample_weight(sample_weight, len(frame), labels=labels)
+    if weights is not None and not weights.all():
+        counted = np.flatnonzero(weights)
+        frame, weights = frame.iloc[counted], weights[counted]
+        labels = replace(labels, codes=labels.codes[counted])
+        groups = replace(groups, codes=groups.codes[counted])
+    if labels.classes:
+        check_cells(labels, groups, minimum=0)
+    warn_if_sensitive_in(frame, groups)
+    if labels.classes and class_weight is not None:
+        counts = np.bincount(labels.codes, weights=weights, minlength=len(labels.classes))
+        factors = class_factors(class_weight, labels.classes, counts)
+        weights = factors[labels.codes] * (1.0 if weights is None else weights)
+    return CheckedTable(frame, labels, groups, weights)
 
 
 def check_features(X: Any) -> pd.DataFrame:
@@ -196,17 +246,13 @@ def _label_column(
     frame = to_frame(y, name, prefix="y", flat=True)
     if frame.shape[1] != 1:
         raise InputError(f"should be a 1d array, got an array of shape {frame.shape} instead.", argument=name)
-    _warn_of_column_vector(y, name, warning)
+    if len(getattr(y, "shape", ())) == 2:
+        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
+        warn_caller(text, warning)
     subject: Subject = {"argument": name}
     column = checked_column(frame.iloc[:, 0], subject)
     _check_complete(column, subject, n_rows, "drop those rows", paired_with)
     return column, subject
-
-
-def _warn_of_column_vector(y: Any, name: str, warning: type[Warning]) -> None:
-    if len(getattr(y, "shape", ())) == 2:
-        text = f"A column-vector {name} was passed when a 1d array was expected: use {name}.ravel()."
-        warn_caller(text, warning)
 
 
 def check_numbers(
@@ -292,17 +338,6 @@ def check_groups(
     return Groups(lookup[codes], tuple(known), tuple(map(str, frame.columns)))
 
 
-def check_filled(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raise an error if a column of some rows of a file has missing values."""
-    for name in columns:
-        if count := int(frame[name].isna().sum()):
-            raise InputError(
-                f"has missing values ({count} in a batch of {len(frame)} rows). Remove these rows, or "
-                "replace the missing values by a separate value such as 'unknown'.",
-                column=name,
-            )
-
-
 def count_cells(labels: Labels, groups: Groups) -> NDArray[np.int64]:
     """Count the rows per (label, group) cell, shape (classes, groups)."""
     n_groups, n_classes = len(groups.names), len(labels.classes)
@@ -311,9 +346,9 @@ def count_cells(labels: Labels, groups: Groups) -> NDArray[np.int64]:
 
 
 def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[np.int64]:
-    """Count the rows per (label, group) cell, shape (2, groups); fewer than ``minimum`` is an error.
+    """Count the rows per (label, group) cell, shape (classes, groups); fewer than ``minimum`` is an error.
 
-    A cell of one row triggers a warning: the mean of the cell *is* that person's record.
+    Empty cells and cells of one row trigger warnings: the mean of such a cell *is* that person's record.
     """
     counts = count_cells(labels, groups)
 
@@ -328,10 +363,20 @@ def check_cells(labels: Labels, groups: Groups, *, minimum: int = 1) -> NDArray[
             f"each group, but there are fewer in {named(counts < minimum)}. Merge small groups, drop them, "
             "or add data."
         )
+    if ((counts > 0).sum(axis=1) < 2).all():
+        raise InputError(
+            "No label occurs in two groups, so nobody can be compared with another group's people of the same"
+            f" label: there are no rows in {named(counts == 0)}. Merge small groups, or add data."
+        )
+    if (counts == 0).any():
+        warn_input(
+            f"No rows in {named(counts == 0)}: people with this label are not compared with this group. "
+            "Merge small groups, drop them, or add data."
+        )
     if (counts == 1).any():
         warn_input(
-            f"One row only in {named(counts == 1)}: the baseline of such a cell is one person's record, and "
-            "is stored in the model. Merge small groups or drop them."
+            f"One row only in {named(counts == 1)}: the mean of such a cell is one person's record. It is "
+            "not saved with the model. Merge small groups or drop them."
         )
     return counts
 
@@ -360,34 +405,26 @@ def check_sample_weight(
     return weight
 
 
-def find_proxy_columns(frame: pd.DataFrame, groups: Groups) -> tuple[str, ...]:
-    """Return the columns of a checked table that are the protected attribute, or determine it."""
-    return tuple(
-        str(name) for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)
-    )
+def class_factors(class_weight: Any, classes: tuple[Any, ...], counts: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the weight of a row of each class, given the number of rows."""
+    if isinstance(class_weight, str):  # "balanced"
+        return np.asarray(counts.sum() / (len(counts) * counts), dtype=np.float64)
+    if unknown := set(class_weight) - set(classes):
+        raise InputError(
+            f"class_weight names classes that y does not have: {', '.join(sorted(map(repr, unknown)))}; "
+            f"y has {', '.join(map(repr, classes))}."
+        )
+    return np.array([float(class_weight.get(name, 1.0)) for name in classes])
 
 
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn if a column of a checked table is the protected attribute, or determines it."""
-    if same := find_proxy_columns(frame, groups):
+    if same := [name for name in frame.columns if _is_determined(frame[name], groups.codes)]:
         warn_input(
             f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
             "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
             argument="X",
         )
-
-
-def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
-    """Return columns that may be a function of the group, judged by the first rows of a table of floats."""
-    block = float_block(frame)
-    if block is None:
-        return frame.columns
-    rows, codes = block[:1000], groups.codes[:1000]
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    typical = rows[first[inverse]]
-    same = (rows == typical) | (np.isnan(rows) & np.isnan(typical))
-    found: pd.Index[Any] = frame.columns[same.all(axis=0)]
-    return found
 
 
 def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
@@ -418,6 +455,16 @@ def _check_complete(
         raise InputError(f"contains infinity (inf): {fix}.", **subject)
 
 
+def check_name_lengths(names: Iterable[str], subject: Subject) -> None:
+    """Raise an error for names that no page could show, which are most likely free text."""
+    if long := [name for name in names if len(name) > MAX_NAME_LENGTH]:
+        raise InputError(
+            f"has a name of {len(long[0]):,} characters, beginning with {long[0][:20]!r}: at most "
+            f"{MAX_NAME_LENGTH} are allowed. Shorten it.",
+            **subject,
+        )
+
+
 def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
     """Raise an error for groups that look alike, and warn of groups that differ in case only."""
     texts = [value for value in values if isinstance(value, str)]
@@ -435,3 +482,32 @@ def _reject_spellings(values: Sequence[Any], subject: Subject) -> None:
             f"--group-names {alike[0][1]}={alike[0][0]}).",
             **subject,
         )
+
+
+def look_alike(text: str, *, ignore_case: bool = False) -> str:
+    r"""Return the text as a reader sees it: texts that look alike give the same result.
+
+    Accents are composed, full-width characters are normalised, Greek and Cyrillic letters that look Latin are
+    replaced, and surrounding spaces and characters without a width are removed.
+
+    >>> look_alike("Jose\u0301") == look_alike("\uff2aos\xe9\u200b ")
+    True
+    >>> look_alike("Male") == look_alike("male")
+    False
+    """
+    seen = " ".join(unicodedata.normalize("NFKC", text).split())
+    visible = (c for c in seen if unicodedata.category(c) not in ("Cf", "Cc") and ord(c) not in _INVISIBLE)
+    seen = " ".join("".join(visible).split())
+    seen = unicodedata.normalize("NFKC", seen).translate(_ALIKE)
+    return seen.casefold() if ignore_case else seen
+
+
+def find_alike(texts: Iterable[str], *, ignore_case: bool = False) -> list[tuple[str, str]]:
+    """Return pairs of different texts that look alike, each with the first text that looks like it.
+
+    >>> find_alike(["Male", " Male", "Female"])
+    [('Male', ' Male')]
+    """
+    first: dict[str, str] = {}
+    pairs = [(first.setdefault(look_alike(text, ignore_case=ignore_case), text), text) for text in texts]
+    return [(one, other) for one, other in pairs if one != other]
