@@ -151,11 +151,13 @@ class Plan:
     @cached_property
     def operations(self) -> int:
         """The multiplications and additions of one row in the network, which limit how much is explained."""
-        if self.means is None:
-            return 0
+        return 0 if self.means is None else self.operations_of(self.means.means)
+
+    def operations_of(self, means: Tensor) -> int:
+        """Return the same before the plan is complete; ``means`` (cells, groups, p) are like its rows."""
         from torch.utils.flop_counter import FlopCounterMode  # slow to import
 
-        row = torch.zeros_like(self.means.means[0, :1])
+        row = torch.zeros_like(means[0, :1])
         try:
             with torch.no_grad(), evaluating(self.module), FlopCounterMode(display=False) as counter:
                 self.module(row)

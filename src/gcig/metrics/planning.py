@@ -46,7 +46,9 @@ from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups
 
 _MEAN_STEPS = 8
-_PROBE_ROWS = 512
+_PROBE_ROWS = (24, 512)
+_PROBE_OPERATIONS = 2_000_000_000  # of the network, to settle the number of steps: about a second
+_TRIED_STEPS = 64
 _TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
 _OTHER_GROUPS = (
     "The groups are not those that the model was trained with, so the means of GCIG are those of the "
@@ -371,7 +373,9 @@ def _explainer(
     )
     if rows is None:
         return explainer
-    order = np.argsort(row_keys(None, len(rows), options.seed), kind="stable")[:_PROBE_ROWS]
+    affordable = _PROBE_OPERATIONS // max(1, plan.operations_of(values) * plan.n_groups * _TRIED_STEPS)
+    count = int(np.clip(affordable, *_PROBE_ROWS))
+    order = np.argsort(row_keys(None, len(rows), options.seed), kind="stable")[:count]
     y = torch.from_numpy(np.asarray(rows.labels)[order]).to(values.device)
     usable = defined[task.cells(y)].all(1)
     some, y = plan.tensor(rows.inputs[order])[usable], y[usable]
