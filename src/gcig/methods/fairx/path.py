@@ -24,7 +24,7 @@ from gcig.report.displays import ParetoDisplay
 from gcig.report.trade_off_page import family_display, trade_off_page
 from gcig.training.loop import Outcome
 
-_FACTORS = (1 / 3, 1.0, 3.0, 10.0)  # of the estimator's budget
+_FACTORS = (1 / 3, 1.0, 3.0, 10.0)  # of the estimator's budget: the default of the parameter `budgets`
 
 
 class TradeOff:
