@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcig.training.multiplier import Multiplier
+from gcig.training.objective import Multiplier
 
 ERRORS = st.lists(st.floats(-3, 3), min_size=1, max_size=30)
 

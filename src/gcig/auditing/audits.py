@@ -29,7 +29,8 @@ from gcig.auditing.verdict import judge
 from gcig.core.modules import Score
 from gcig.metrics.checked import Reference
 from gcig.metrics.evaluation import measure_once
-from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord

@@ -35,7 +35,8 @@ from gcig.metrics.checked import (
     read_labels,
     reference_table,
 )
-from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisions, make_plan
+from gcig.metrics.plan import Plan, labels_of_decisions
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown

@@ -19,7 +19,8 @@ from gcig._progress import LONG, progress, silent
 from gcig.adapters import AdaptedModel
 from gcig.metrics.checked import check_rows, known_groups
 from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records.options import MeasureOptions
 from gcig.tables.check import check_groups

@@ -23,9 +23,11 @@ from gcig.core.modules import differentiating, is_piecewise_linear
 from gcig.core.secants import Chain, secant_slopes
 from gcig.core.task import Task, as_outputs
 
-_BYTES_AT_ONCE = 1 << 26  # of path points, if no graph is kept
-_TRIED_ROWS = 128  # rows on which the number of steps is chosen
-_MOST_STEPS = 256
+_BYTES_AT_ONCE = 1 << 26  # of path points, if no graph is kept: memory, without effect on the result
+_TRIED_ROWS, _MOST_STEPS = (
+    128,
+    256,
+)  # rows on which the number of steps is measured; a guard against endless search
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +115,8 @@ class IntegratedGradients:
         size = max(1, _BYTES_AT_ONCE // max(1, points))
         parts = [slice(start, start + size) for start in range(0, max(1, len(rows)), size)]
         with torch.inference_mode(False), torch.no_grad():
-            found = [self._slopes(score[own], rows[own], references[:, own], False) for own in parts]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+            slopes = [self._slopes(score[own], rows[own], references[:, own], False) for own in parts]
+        return slopes[0] if len(slopes) == 1 else torch.cat(slopes, dim=1)
 
     def _slopes(self, score: Score, rows: Tensor, references: Tensor, create_graph: bool) -> Tensor:
         chain, secant = None, self.rule == "secant"
@@ -156,15 +158,17 @@ def gradients(score: Score, points: Tensor, *, create_graph: bool) -> Tensor:
     with differentiating(score.module, twice=create_graph):
         points = (points.clone() if points.is_inference() else points.detach()).requires_grad_()
         scores = score(points)
-        found = None
+        slopes = None
         if scores.requires_grad:
-            (found,) = torch.autograd.grad(scores.sum(), points, create_graph=create_graph, allow_unused=True)
-    if found is None:
+            (slopes,) = torch.autograd.grad(
+                scores.sum(), points, create_graph=create_graph, allow_unused=True
+            )
+    if slopes is None:
         raise ValueError(
             "the module's output does not depend differentiably on its inputs, so it has no gradients to "
             "explain it with"
         )
-    return found
+    return slopes
 
 
 def choose_steps(
@@ -221,14 +225,6 @@ def _on_device(rule: Quadrature, dtype: torch.dtype, device: torch.device) -> tu
         return nodes, torch.tensor(rule.weights, dtype=dtype, device=device)
 
 
-def _right(n: int) -> Quadrature:
-    return Quadrature(tuple((k + 1) / n for k in range(n)), (1 / n,) * n)
-
-
-def _midpoint(n: int) -> Quadrature:
-    return Quadrature(tuple((k + 0.5) / n for k in range(n)), (1 / n,) * n)
-
-
 def _simpson(n: int) -> Quadrature:
     nodes = tuple(k / (2 * n) for k in range(2 * n + 1))
     ends = (1.0, *(4.0 if k % 2 else 2.0 for k in range(1, 2 * n)), 1.0)
@@ -260,8 +256,8 @@ def quadrature(rule: str, n_steps: int) -> Quadrature:
 
 
 RULES: dict[str, Callable[[int], Quadrature]] = {
-    "right": _right,
-    "midpoint": _midpoint,
+    "right": lambda n: Quadrature(tuple((k + 1) / n for k in range(n)), (1 / n,) * n),
+    "midpoint": lambda n: Quadrature(tuple((k + 0.5) / n for k in range(n)), (1 / n,) * n),
     "simpson": _simpson,
     "gauss_legendre": _gauss_legendre,
 }
@@ -273,7 +269,7 @@ ATTRIBUTIONS: Registry[Callable[[], Attribution]] = Registry(
         "integrated_gradients": IntegratedGradients,
         "gradient_times_input": GradientTimesInput,
     },
-    lambda _, found: found,
+    lambda _, attribution: attribution,
 )
 
 

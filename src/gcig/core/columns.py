@@ -5,11 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_CHECKED_ROWS = 16_384
-_FIRST_ROWS = 512  # rows that rule out nearly every column
-_CHUNK_ROWS = 4096  # rows that stay in the cache
-_MAX_VALUES = 32  # distinct values of a number that may stand for a group
-_MIN_ROWS_PER_VALUE = 10  # with fewer rows, most values occur in a single group by chance
+# Speed alone: rows that are compared, rows that rule out nearly every column, rows that stay in the cache.
+_CHECKED_ROWS, _FIRST_ROWS, _CHUNK_ROWS = 16_384, 512, 4096
+# Definitions: more distinct values of a number do not stand for a group, and with fewer rows per value most
+# values occur in a single group by chance.
+_MAX_VALUES, _MIN_ROWS_PER_VALUE = 32, 10
 
 
 def find_blocks(inputs: Tensor, origin: Tensor) -> Tensor:
@@ -98,28 +98,30 @@ def protected_attributes(inputs: Tensor, groups: Tensor, origin: Tensor) -> list
     attribute if several are crossed. A category or a number with few distinct values is considered; columns
     with few rows per value are not.
     """
-    chosen = _spread(len(inputs), _CHECKED_ROWS)
-    first = chosen[_spread(len(chosen), _FIRST_ROWS)]
-    few, groups_of_few, groups = inputs[first], groups[first], groups[chosen]
+    some = _spread(len(inputs), _CHECKED_ROWS)
+    first = some[_spread(len(some), _FIRST_ROWS)]
+    few, groups_of_few, groups = inputs[first], groups[first], groups[some]
     few_suffice = len(groups_of_few.unique()) == len(groups.unique())
-    found: dict[tuple[int, ...], list[Tensor]] = {}
+    attributes: dict[tuple[int, ...], list[Tensor]] = {}
     for block in range(int(origin.max()) + 1):
         columns = (origin == block).nonzero().flatten()
         if few_suffice and not _may_reveal(few[:, columns], groups_of_few):
             continue
-        entries = inputs[:, columns][chosen]
+        entries = inputs[:, columns][some]
         two_valued = (entries == entries.amin(0)) | (entries == entries.amax(0))
         one_hot = len(columns) > 1 and bool(two_valued.all())
         # A number comes first in its block, before an indicator of missing entries and bins.
         values, codes = torch.unique(entries.argmax(1) if one_hot else entries[:, 0], return_inverse=True)
-        if len(values) < 2 or len(chosen) < _MIN_ROWS_PER_VALUE * len(values):
+        if len(values) < 2 or len(some) < _MIN_ROWS_PER_VALUE * len(values):
             continue
         if not one_hot and len(values) > _MAX_VALUES:
             continue
         levels = _levels(codes, groups)
         if len(set(levels) - {-1}) > 1:
-            found.setdefault(levels, []).append(columns)
-    return [AttributeColumns(torch.cat(parts), origin.new_tensor(levels)) for levels, parts in found.items()]
+            attributes.setdefault(levels, []).append(columns)
+    return [
+        AttributeColumns(torch.cat(parts), origin.new_tensor(levels)) for levels, parts in attributes.items()
+    ]
 
 
 def _may_reveal(entries: Tensor, groups: Tensor) -> bool:

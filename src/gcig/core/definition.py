@@ -6,6 +6,9 @@ from typing import Any
 from gcig._arguments import check_argument, is_count, is_number
 
 EPS = 1e-12
+# What an argument must be, and the check.
+POSITIVE = ("a positive number", lambda value: is_number(value) and value > 0)
+NON_NEGATIVE = ("a number >= 0", lambda value: is_number(value) and value >= 0)
 _CHOICES = {
     "norm": ("l1", "l2"),
     "rule": ("auto", "secant", "right", "midpoint", "simpson", "gauss_legendre"),
@@ -66,7 +69,7 @@ class Definition:
             "a positive integer up to 10,000, or 'auto'",  # every step is a point in memory
             lambda value: value == "auto" if isinstance(value, str) else is_count(value, 1, 10_001),
         )
-        check_argument("eps", self.eps, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument("eps", self.eps, *POSITIVE)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choices as plain values, for JSON."""

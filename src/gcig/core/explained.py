@@ -29,10 +29,11 @@ from gcig.core.gap import reason_gap, signed_root
 from gcig.core.references import Rows
 from gcig.core.task import Task
 
-N_BLOCKS = 10  # of people and of references, for intervals
-LEAST_PEOPLE, LEAST_REFERENCES = 20, 11  # per label, and per label and group: with fewer, undefined
+# Definitions: parts of people and of references for intervals; the least people per label, and the least
+# references per label and group.
+N_BLOCKS, LEAST_PEOPLE, LEAST_REFERENCES = 10, 20, 11
 REACH = float(student_t.ppf(0.975, N_BLOCKS - 1))
-_ROWS_AT_ONCE = 16  # people explained at once
+_ROWS_AT_ONCE = 16  # people explained at once: memory, without effect on the result
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,15 @@ class ExplainedTable:
     blocks: tuple[Block, ...]
     spread: float
 
-    @property
-    def n_pairs(self) -> int:
-        """The number of pairs of a person and a reference."""
-        return sum(len(block.references) * len(block.people) for block in self.blocks)
-
     def compared(self, groups: Tensor, n_groups: int) -> "ExplainedTable":
         """Return the table with the labels of which at least two groups have enough references."""
-        kept = []
+        blocks = []
         for block in self.blocks:
             counts = torch.bincount(groups[block.references] + 1, minlength=n_groups + 1)[1:]
             enough = counts >= LEAST_REFERENCES
             if int(enough.sum()) > 1 and len(block.people) >= LEAST_PEOPLE:
-                kept.append(replace(block, compared=enough))
-        return replace(self, blocks=tuple(kept))
+                blocks.append(replace(block, compared=enough))
+        return replace(self, blocks=tuple(blocks))
 
     def squares(self, groups: Tensor, n_groups: int) -> Tensor:
         """Return the squared gap and its squared varying part, (..., 2).
@@ -120,11 +116,11 @@ class ExplainedTable:
         table = self.compared(groups, n_groups)
         if not table.blocks:
             return ReasonFigures()
-        found = _parts(table.squares(groups, n_groups))
+        squares = _parts(table.squares(groups, n_groups))
         replicates = table.replicates(groups, n_groups)
         error = jackknife_variance(replicates).sqrt()
         null = _parts(table.squares(table._permuted(groups, n_permutations, seed), n_groups))
-        gap, common, varying = (_figure(found[j], error[j], null[:, j]) for j in range(3))
+        gap, common, varying = (_figure(squares[j], error[j], null[:, j]) for j in range(3))
         return ReasonFigures(gap, common, varying, replicates)
 
     def by_column(self, groups: Tensor, group: int, other: int) -> tuple[Tensor, Tensor]:
@@ -151,18 +147,16 @@ class ExplainedTable:
         permuted = groups.cpu().expand(count, -1).clone()
         for block in self.blocks:
             own = block.references.cpu()
-            order = torch.rand(count, len(own), generator=generator).argsort(1)
+            order = torch.rand(count, len(own), generator=generator, dtype=torch.float32).argsort(1)
             permuted[:, own] = groups.cpu()[own][order]
         return permuted.to(groups.device)
 
     def replicates(self, groups: Tensor, n_groups: int) -> Tensor:
         """Return the squares (2 x blocks, 3) of gap, common and varying part without a tenth of the
-        references,
-        and without a tenth of the people, in turn.
+        references, and without a tenth of the people, in turn.
         """
-        left_out = self.reference_blocks(len(groups)) == torch.arange(
-            N_BLOCKS, device=groups.device
-        ).unsqueeze(1)
+        tenths = torch.arange(N_BLOCKS, device=groups.device).unsqueeze(1)
+        left_out = self.reference_blocks(len(groups)) == tenths
         references = self.squares(torch.where(left_out, -1, groups), n_groups)
         people = [self.without_people(part).squares(groups, n_groups) for part in range(N_BLOCKS)]
         return _parts(torch.cat([references, torch.stack(people)]))
@@ -177,19 +171,16 @@ class ExplainedTable:
 
     def without_people(self, part: int) -> "ExplainedTable":
         """Return the table without a tenth of the people."""
-        kept = []
+        blocks = []
         for block in self.blocks:
             rows = (torch.arange(len(block.people)) % N_BLOCKS != part).nonzero().flatten()
             rows = rows.to(block.attributions.device)
-            kept.append(
-                replace(
-                    block,
-                    attributions=block.attributions.index_select(1, rows),
-                    people=block.people[rows],
-                    people_weights=block.people_weights[rows],
-                )
+            attributions, weights = block.attributions.index_select(1, rows), block.people_weights[rows]
+            others = replace(
+                block, attributions=attributions, people=block.people[rows], people_weights=weights
             )
-        return replace(self, blocks=tuple(kept))
+            blocks.append(others)
+        return replace(self, blocks=tuple(blocks))
 
 
 def _squares(block: Block, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -274,15 +265,15 @@ def choose(
     The rows with the smallest keys of a cell, at most a quarter of it, are people; of the others, the rows of
     each group with the smallest keys are references.
     """
-    chosen: list[NDArray[np.int64]] = []
+    explained: list[NDArray[np.int64]] = []
     others: list[NDArray[np.int64]] = []
     for cell in range(int(cells.max(initial=-1)) + 1):
         own = np.flatnonzero(cells == cell)
         own = own[np.argsort(keys[own], kind="stable")]
         count = min(people, max(len(own) // 4, min(LEAST_PEOPLE, len(own) // 2)))
-        chosen.append(own[:count])
+        explained.append(own[:count])
         others.append(smallest_by_group(own[count:], groups, references))
-    return chosen, others
+    return explained, others
 
 
 def smallest_by_group(
@@ -346,8 +337,8 @@ def explain_table(
             pairs = starts.unsqueeze(1).expand(-1, len(part), *starts.shape[1:])
             if legitimate is not None:
                 pairs = torch.where(legitimate, donated, pairs)
-            found = attribution.attribute(module_score(labels[part]), inputs[part], pairs)
-            parts.append(found.flatten(2) @ columns.to(found.dtype) / spread)
+            values = attribution.attribute(module_score(labels[part]), inputs[part], pairs)
+            parts.append(values.flatten(2) @ columns.to(values.dtype) / spread)
         ones = [torch.ones(len(each), dtype=parts[0].dtype, device=device) for each in (of, rows)]
         blocks.append(
             Block(
@@ -378,18 +369,14 @@ def explain_rows_apart(
     """Explain `people` rows per cell relative to `references` others per cell and group."""
     cells, groups = task.cells(rows.labels).cpu().numpy(), rows.groups.cpu().numpy()
     keys = hashed_keys(np.arange(len(rows)), seed)
-    chosen, others = choose(cells, groups, keys, people, references)
-
-    def score(labels: Tensor) -> Score:
-        return Score.of(network, task, labels)
-
+    explained, others = choose(cells, groups, keys, people, references)
     return explain_table(
-        score,
+        lambda labels: Score.of(network, task, labels),
         attribution,
         task,
         (rows.inputs, rows.labels),
         rows.inputs,
-        chosen,
+        explained,
         others,
         spread=max(spread, 1e-12),
         columns=columns,

@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from gcig._arguments import check_argument, is_count, is_number
+from gcig._arguments import check_argument, is_count
 from gcig.core.attribution import RULES, Attribution, IntegratedGradients, Score, resolve_attribution
 from gcig.core.columns import spread_origin
-from gcig.core.definition import EPS
+from gcig.core.definition import EPS, NON_NEGATIVE, POSITIVE
 from gcig.core.gap import gaps_by_kind, smooth_root
 from gcig.core.gcig import column_matrix, defined_rows, disparity, vector_norm
 from gcig.core.modules import check_trainable, refuse_wrapped
 from gcig.core.references import REFERENCES, GroupBaselines, References, check_labels, reference_kinds
 from gcig.core.secants import Chain
 
-_FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32
+_FEW_PARAMETERS, _ROWS_OF_LARGE = 1_000_000, 32  # the definition of rows="auto"
 
 
 class _Penalty(nn.Module):
@@ -60,8 +60,7 @@ class _Penalty(nn.Module):
             self.attribution = IntegratedGradients(rule, steps)
         matrix = None
         if origin is not None:
-            shape = baselines.values.shape[2:]
-            matrix = column_matrix(spread_origin(origin, shape)).to(baselines.values)
+            matrix = column_matrix(spread_origin(origin, baselines.values.shape[2:])).to(baselines.values)
         self.register_buffer("matrix", matrix, persistent=False)
         self._generator = torch.Generator()
         if random_state is None:
@@ -113,9 +112,9 @@ class _Penalty(nn.Module):
     def attribute(self, module: nn.Module, x: Tensor, y: Tensor, references: Tensor) -> Tensor:
         """Return attributions (references, n, columns) of rows relative to references of each."""
         score, references = Score.of(module, self.baselines.task, y), references.to(x)
-        found = self.attribution.attribute(score, x, references, create_graph=torch.is_grad_enabled())
-        found = found.flatten(2)
-        return found if self.matrix is None else found @ self.matrix.to(found.dtype)
+        values = self.attribution.attribute(score, x, references, create_graph=torch.is_grad_enabled())
+        values = values.flatten(2)
+        return values if self.matrix is None else values @ self.matrix.to(values.dtype)
 
 
 class GCIGPenalty(_Penalty):
@@ -193,7 +192,7 @@ class GCIGPenalty(_Penalty):
         check_argument("norm", norm, "'l1' or 'l2'", ("l1", "l2").__contains__)
         choices = ("sum", "equal", "empirical")
         check_argument("label_weights", label_weights, f"one of {list(choices)}", choices.__contains__)
-        check_argument("eps", eps, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument("eps", eps, *POSITIVE)
         self.norm, self.label_weights, self.eps, self.n_undefined = norm, label_weights, eps, 0
 
     def forward(
@@ -243,11 +242,7 @@ class GCIGPenalty(_Penalty):
             return weights / weights.sum().clamp_min(EPS)
         mass = torch.zeros(self.baselines.task.n_cells, dtype=weights.dtype, device=weights.device)
         mass = mass.index_add_(0, cells, weights)
-        share = (
-            2 / self.baselines.task.n_cells
-            if self.label_weights == "sum"
-            else 1 / self.baselines.task.n_cells
-        )
+        share = (2 if self.label_weights == "sum" else 1) / self.baselines.task.n_cells
         return share * weights / mass.clamp_min(EPS)[cells]
 
 
@@ -305,14 +300,9 @@ class ReasonGapPenalty(_Penalty):
             rows=rows,
             random_state=random_state,
         )
-        check_argument("scale", scale, "a positive number", lambda value: is_number(value) and value > 0)
-        check_argument(
-            "standards_weight",
-            standards_weight,
-            "a number >= 0",
-            lambda value: is_number(value) and value >= 0,
-        )
-        check_argument("floor", floor, "a positive number", lambda value: is_number(value) and value > 0)
+        check_argument("scale", scale, *POSITIVE)
+        check_argument("standards_weight", standards_weight, *NON_NEGATIVE)
+        check_argument("floor", floor, *POSITIVE)
         self.scale, self.standards_weight, self.floor = scale, standards_weight, floor
         self.kinds: dict[str, References] = {
             kind: REFERENCES[kind](baselines.rows) for kind in reference_kinds(references)
@@ -326,10 +316,10 @@ class ReasonGapPenalty(_Penalty):
         total = x.new_zeros(())
         cells = self.baselines.task.cells(y)
         here = cells.to(self.baselines.rows.inputs.device)  # members stay where they are
-        drawn = {name: kind.of(here, self._generator) for name, kind in self.kinds.items()}
-        values = self.attribute(module, x, y, torch.cat([each.flatten(0, 1) for each in drawn.values()]))
-        sizes = [each.shape[0] * each.shape[1] for each in drawn.values()]
-        by_kind = dict(zip(drawn, values.split(sizes), strict=True))
+        references = {name: kind.of(here, self._generator).flatten(0, 1) for name, kind in self.kinds.items()}
+        values = self.attribute(module, x, y, torch.cat(list(references.values())))
+        parts = values.split([len(each) for each in references.values()])
+        by_kind = dict(zip(references, parts, strict=True))
         gaps = gaps_by_kind(by_kind, self.kinds, self.baselines, cells, self.scale, sample_weight)
         for gap, varying in gaps.values():
             total = total + smooth_root(gap, self.floor)

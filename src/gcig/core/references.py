@@ -12,18 +12,21 @@ In `legitimate` columns all groups have the same reference: the mean, or a rando
 label. Differences in these columns then never count.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from gcig._arguments import check_argument, is_count, is_number
+from gcig._arguments import InputError, check_argument, is_count, is_number
 from gcig._plugins import Registry
 from gcig.core.task import Number, Task, task_of
 
-_NEARLY_EMPTY, _NEIGHBOURS = 5, 10  # a bin with fewer members of a group borrows the nearest people
+_NEARLY_EMPTY, _NEIGHBOURS = (
+    5,
+    10,
+)  # definition: a bin with few members of a group borrows the nearest people
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,15 @@ class ReferenceRows:
         return self.weights.double()
 
     @property
+    def places(self) -> Tensor:
+        """The number of each row's (cell, group)."""
+        return self.task.cells(self.labels) * self.n_groups + self.groups
+
+    @property
     def counts(self) -> Tensor:
         """The number of rows of each (cell, group), with weights above zero."""
-        places = self.task.cells(self.labels) * self.n_groups + self.groups
-        size = self.task.n_cells * self.n_groups
-        return torch.bincount(places[self.mass > 0], minlength=size).view(self.task.n_cells, self.n_groups)
+        shape = (self.task.n_cells, self.n_groups)
+        return torch.bincount(self.places[self.mass > 0], minlength=shape[0] * shape[1]).view(shape)
 
     @property
     def defined(self) -> Tensor:
@@ -121,10 +128,7 @@ def _pooled(rows: ReferenceRows) -> ReferenceRows:
 
 def _cell_means(rows: ReferenceRows, inputs: Tensor) -> Tensor:
     """Return the weighted mean of each cell, (cells, groups, columns); 0 for an empty one."""
-    places, size = (
-        rows.task.cells(rows.labels) * rows.n_groups + rows.groups,
-        rows.task.n_cells * rows.n_groups,
-    )
+    places, size = rows.places, rows.task.n_cells * rows.n_groups
     mass = torch.bincount(places, rows.mass, minlength=size).clamp_min(1e-300)
     sums = inputs.new_zeros(size, inputs.shape[1]).index_add_(0, places, inputs * rows.mass.unsqueeze(1))
     means: Tensor = (sums / mass.unsqueeze(1)).unflatten(0, (rows.task.n_cells, rows.n_groups))
@@ -170,10 +174,10 @@ class Members:
 
     def of(self, cells: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return members, (draws, groups, n, ...)."""
-        drawn = self._take(self._own, generator)
+        members = self._take(self._own, generator)
         if self._pooled is not None and self.rows.legitimate is not None:
-            drawn = torch.where(self.rows.legitimate, self._take(self._pooled, generator), drawn)
-        return drawn.index_select(2, cells)
+            members = torch.where(self.rows.legitimate, self._take(self._pooled, generator), members)
+        return members.index_select(2, cells)
 
     def one_each(self, cells: Tensor, groups: Tensor, generator: torch.Generator) -> Tensor:
         """Return one member of each (cell, group), (n, ...), drawn independently."""
@@ -182,8 +186,8 @@ class Members:
     def _take(self, ranges: "_Ranges", generator: torch.Generator | None) -> Tensor:
         """Draw (draws, groups, cells, ...)."""
         positions = ranges.draw(self.n_draws, generator)
-        taken = self.rows.inputs.index_select(0, positions.flatten())
-        return taken.view(*positions.shape, *self.rows.inputs.shape[1:])
+        members = self.rows.inputs.index_select(0, positions.flatten())
+        return members.view(*positions.shape, *self.rows.inputs.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,7 @@ class _Ranges:
 
 
 REFERENCES: Registry[Callable[[ReferenceRows], References]] = Registry(
-    "reference", {"means": Means, "members": Members}, lambda _, found: found
+    "reference", {"means": Means, "members": Members}, lambda _, references: references
 )
 COMBINATIONS: Mapping[str, tuple[str, ...]] = {"both": ("means", "members"), "mean": ("means",)}
 
@@ -370,13 +374,9 @@ class GroupBaselines(nn.Module):
         rows = ReferenceRows(x, y, groups.long(), of_label, n_groups, sample_weight, legitimate, min_cell)
         return cls(rows, rate)
 
-    def means(self, y: Tensor) -> Tensor:
-        """Return the means for rows with labels y, (1, groups, n, ...)."""
-        return self.values.index_select(0, self.task.cells(y)).transpose(0, 1).unsqueeze(0)
-
     def of(self, y: Tensor) -> Tensor:
         """Return the means for rows with labels y, (groups, n, ...)."""
-        return self.means(y)[0]
+        return self.values.index_select(0, self.task.cells(y)).transpose(0, 1)
 
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, groups: Tensor) -> None:
@@ -420,7 +420,13 @@ def _check_lengths(x: Tensor, y: Tensor, groups: Tensor) -> None:
         raise ValueError("groups must be integer codes from 0")
 
 
-def legitimate_columns(names: Any, columns: "list[str] | tuple[str, ...]") -> list[int]:
+def legitimate_columns(names: Any, columns: Sequence[str]) -> list[int]:
     """Return the positions of legitimate columns among the columns of a table."""
-    wanted = [names] if isinstance(names, str) else list(names or ())
-    return [list(columns).index(each) for each in wanted]
+    names, columns = [names] if isinstance(names, str) else list(names or ()), list(columns)
+    if unknown := [name for name in names if name not in columns]:
+        raise InputError(
+            f"names columns that the table does not have: {', '.join(map(repr, unknown[:5]))}. It has "
+            f"{', '.join(map(repr, columns[:20]))}.",
+            argument="legitimate",
+        )
+    return [columns.index(name) for name in names]

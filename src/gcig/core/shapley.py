@@ -10,17 +10,16 @@ from gcig.core.attribution import Score
 from gcig.core.modules import evaluating
 from gcig.core.task import as_outputs
 
-MAX_POINTS = 65_536  # of one call
+MAX_POINTS = 65_536  # of one call: memory, without effect on the result
 
 
 @dataclass(frozen=True)
 class Shapley:
     r"""Shapley values by random orders of the columns, one order per reference: for any model.
 
-    Relative to a reference r, the columns of the row x are taken over one after another in a random
-    order, and
-    each column gets the change of the score. Over many references this is unbiased, and exact for additive
-    scores. Every call draws the same orders, so rows explained in several calls share them.
+    Relative to a reference r, the columns of the row x are taken over one after another in a random order,
+    and each column gets the change of the score. Over many references this is unbiased, and exact for
+    additive scores. Every call draws the same orders, so rows explained in several calls share them.
 
     Parameters
     ----------
@@ -57,8 +56,8 @@ class Shapley:
             before = _scores(score, shape, points, torch.ones_like(points[..., 0], dtype=torch.bool), None)
             for place in range(count):
                 own = orders[:, place]
-                taken = blocks == own.unsqueeze(1)  # (references, columns)
-                following = torch.where(taken.unsqueeze(1), rows, points)
+                moving = blocks == own.unsqueeze(1)  # (references, columns)
+                following = torch.where(moving.unsqueeze(1), rows, points)
                 # A column in which row and reference agree changes nothing, and is not evaluated.
                 changed = (following != points).any(-1)
                 after = _scores(score, shape, following, changed, before)
@@ -69,21 +68,17 @@ class Shapley:
 
 
 def _scores(
-    score: Score, shape: torch.Size, points: Tensor, chosen: Tensor, otherwise: Tensor | None
+    score: Score, shape: torch.Size, points: Tensor, mask: Tensor, otherwise: Tensor | None
 ) -> Tensor:
-    """Return the scores (m, n) of the chosen points (m, n, columns), and the other values elsewhere."""
-    contrast = score.contrast.unsqueeze(0).expand(len(points), -1, -1)[chosen]
-    some = points[chosen]
-    if len(some):
-        parts = [
-            as_outputs(score.module(part.unflatten(1, shape)), len(part)) for part in some.split(MAX_POINTS)
-        ]
-        outputs = torch.cat(parts)
-        found = (outputs * contrast.to(outputs)).sum(-1)
-    else:
-        found = contrast.new_zeros(0)
+    """Return the scores (m, n) of the points (m, n, columns) in a mask, and the other values elsewhere."""
+    contrast = score.contrast.unsqueeze(0).expand(len(points), -1, -1)[mask]
+    parts = [
+        as_outputs(score.module(part.unflatten(1, shape)), len(part))
+        for part in points[mask].split(MAX_POINTS)
+        if len(part)
+    ]
+    outputs = torch.cat(parts) if parts else contrast
+    scores = (outputs * contrast.to(outputs)).sum(-1)
     if otherwise is None:
-        return found.view(chosen.shape)
-    result = otherwise.clone()
-    result[chosen] = found.to(result)
-    return result
+        return scores.view(mask.shape)
+    return otherwise.masked_scatter(mask, scores.to(otherwise))

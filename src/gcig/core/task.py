@@ -28,7 +28,10 @@ from gcig._arguments import InputError
 from gcig._plugins import Registry
 from gcig.core.gap import spread
 
-REFERENCE_BINS, OUTCOME_BINS = 10, 5  # quantile bins of a number: for references, and for outcome gaps
+REFERENCE_BINS, OUTCOME_BINS = (
+    10,
+    5,
+)  # definitions: quantile bins of a number, for references and outcomes
 KEEP_OUTCOMES = ("equalized_odds", "equal_opportunity", "demographic_parity")
 
 
@@ -45,13 +48,13 @@ class Task(ABC):
     def of(cls, y: Tensor, weights: Tensor | None = None, **options: Any) -> "Task":
         """Return the task of these labels, (n,): frequencies or bins are estimated from them."""
 
-    @abstractmethod
     def contrast(self, y: Tensor) -> Tensor:
         """Return the weight of each output in the explained score of rows with labels y, (n, outputs)."""
+        return torch.ones(len(y), 1, device=y.device)
 
-    @abstractmethod
     def cells(self, y: Tensor) -> Tensor:
         """Return the cell of each label, int64 (n,)."""
+        return y.long()
 
     @abstractmethod
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -77,16 +80,21 @@ class Task(ABC):
     def decisions(self, outputs: Tensor) -> Tensor:
         """Return decisions (n, d): 0 or 1 for each class that is told apart, or the prediction."""
 
-    @abstractmethod
     def distance_of_rates(self, difference: Tensor) -> Tensor:
         """Return how far two rates are apart, (...,), from their difference (..., d)."""
+        return difference.abs().sum(-1)
 
-    @abstractmethod
     def outcome_cells(self, y: Tensor, outcome: str) -> tuple[Tensor, int, float]:
         """Return the cell of each row in an outcome gap (-1: in none), their number, and the cells' weight.
 
         The gap is the weighted sum over cells of the largest distance between the rates of two groups.
         """
+        self.check_outcome(outcome)
+        if outcome == "equalized_odds":  # of two classes: the sum over both labels
+            return y.long(), self.n_cells, 2 / self.n_cells
+        if outcome == "equal_opportunity":
+            return y.long() - 1, 1, 1.0
+        return torch.zeros_like(y, dtype=torch.long), 1, 1.0
 
     @abstractmethod
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -125,14 +133,6 @@ class Binary(Task):
         """Return the task with decisions from a probability on; nothing is estimated."""
         return cls(math.log(threshold) - math.log1p(-threshold))
 
-    def contrast(self, y: Tensor) -> Tensor:
-        """Return ones."""
-        return torch.ones(len(y), 1, device=y.device)
-
-    def cells(self, y: Tensor) -> Tensor:
-        """Return the labels."""
-        return y.long()
-
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the cross-entropy."""
         return F.binary_cross_entropy_with_logits(outputs[..., 0], y.to(outputs.dtype), reduction="none")
@@ -159,21 +159,6 @@ class Binary(Task):
     def decisions(self, outputs: Tensor) -> Tensor:
         """Return 1 from the cut on."""
         return (outputs >= self.cut).to(outputs.dtype)
-
-    def distance_of_rates(self, difference: Tensor) -> Tensor:
-        """Return the absolute difference."""
-        return difference.abs().sum(-1)
-
-    def outcome_cells(self, y: Tensor, outcome: str) -> tuple[Tensor, int, float]:
-        """Return both labels, the positive ones, or all rows."""
-        self.check_outcome(outcome)
-        if outcome == "equalized_odds":
-            return y.long(), 2, 1.0
-        return (
-            (y.long() - 1 if outcome == "equal_opportunity" else torch.zeros_like(y, dtype=torch.long)),
-            1,
-            1.0,
-        )
 
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the bias that selects as many rows; 0 if the target selects all or none."""
@@ -220,10 +205,6 @@ class Classes(Task):
         """Return 1 for the row's own class, and minus the conditional frequencies of the others."""
         return self._contrasts(y.device)[y.long()]
 
-    def cells(self, y: Tensor) -> Tensor:
-        """Return the labels."""
-        return y.long()
-
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the cross-entropy."""
         return F.cross_entropy(outputs, y.long(), reduction="none")
@@ -252,13 +233,6 @@ class Classes(Task):
         """Return the total variation; with two classes the absolute difference of one rate."""
         return difference.abs().sum(-1) / 2
 
-    def outcome_cells(self, y: Tensor, outcome: str) -> tuple[Tensor, int, float]:
-        """Return the classes, weighted so that two classes add up as in `Binary`; or all rows."""
-        self.check_outcome(outcome)
-        if outcome == "equalized_odds":
-            return y.long(), self.n_outputs, 2 / self.n_outputs
-        return torch.zeros_like(y, dtype=torch.long), 1, 1.0
-
     def spread(self, outputs: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the root mean square, by frequency, of the spreads of each class's evidence over people."""
         contrasts = self._contrasts(outputs.device).to(outputs.dtype)
@@ -268,22 +242,23 @@ class Classes(Task):
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return biases with which the classes are decided for about as often.
 
-        Damped fixed-point steps on the logarithms of the shares; the classes that nobody gets stay.
+        Damped fixed-point steps on the logarithms of the shares; the classes that nobody gets stay. The
+        numbers are a solver's, whose best step is returned: they affect how close it comes, not where to.
         """
         if self.n_outputs == 2:
             difference = (each[:, 1:] - each[:, :1] for each in (outputs, target))
             return Binary().shift(*difference) * outputs.new_tensor([-0.5, 0.5])
-        wanted = self.decisions(target).mean(0)
+        aim = self.decisions(target).mean(0)
         bias, step = outputs.new_zeros(self.n_outputs), 1.0
         best, least = bias, math.inf
         for _ in range(60):
             share = self.decisions(outputs + bias).mean(0)
-            off = float((share - wanted).abs().sum())
+            off = float((share - aim).abs().sum())
             if off < least:
                 best, least = bias, off
             else:
                 step *= 0.7
-            move = ((wanted + 1e-3) / (share + 1e-3)).log() * (wanted > 0)
+            move = ((aim + 1e-3) / (share + 1e-3)).log() * (aim > 0)
             bias = best + step * move if off > least else bias + step * move
         return best - best.mean()
 
@@ -322,10 +297,6 @@ class Number(Task):
         """The number of bins; equal labels share one, so there may be fewer than ten."""
         return len(self.centres)
 
-    def contrast(self, y: Tensor) -> Tensor:
-        """Return ones."""
-        return torch.ones(len(y), 1, device=y.device)
-
     def cells(self, y: Tensor) -> Tensor:
         """Return the bin of each label."""
         return torch.bucketize(y.double(), y.new_tensor(self.edges, dtype=torch.float64))
@@ -354,17 +325,12 @@ class Number(Task):
         """Return the predictions in standard deviations of the label."""
         return outputs / self.scale
 
-    def distance_of_rates(self, difference: Tensor) -> Tensor:
-        """Return the absolute difference."""
-        return difference.abs().sum(-1)
-
     def outcome_cells(self, y: Tensor, outcome: str) -> tuple[Tensor, int, float]:
         """Return five bins of the label, averaged; or all rows."""
-        self.check_outcome(outcome)
-        if outcome == "equalized_odds":
-            edges = y.new_tensor(self.outcome_edges, dtype=torch.float64)
-            return torch.bucketize(y.double(), edges), len(edges) + 1, 1 / (len(edges) + 1)
-        return torch.zeros_like(y, dtype=torch.long), 1, 1.0
+        if outcome != "equalized_odds":
+            return super().outcome_cells(y, outcome)
+        edges = y.new_tensor(self.outcome_edges, dtype=torch.float64)
+        return torch.bucketize(y.double(), edges), len(edges) + 1, 1 / (len(edges) + 1)
 
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the difference of the means."""
@@ -394,7 +360,7 @@ def _quantile_edges(y: Tensor, weights: Tensor, bins: int) -> Tensor:
 
 
 TASKS: Registry[type[Task]] = Registry(
-    "task", {each.key: each for each in (Binary, Classes, Number)}, lambda _, found: found
+    "task", {each.key: each for each in (Binary, Classes, Number)}, lambda _, task: task
 )
 
 

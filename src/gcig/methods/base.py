@@ -16,14 +16,14 @@ from gcig._arguments import InputError
 from gcig._arrays import Encoded
 from gcig.core.columns import find_blocks, protected_attributes
 from gcig.core.references import GroupBaselines
-from gcig.core.task import Binary, Classes, Number, Task
+from gcig.core.task import Binary, Classes, Number, Task, as_outputs
 from gcig.methods.fitted import FittedClassifier, FittedNetwork, FittedRegressor
 from gcig.methods.networks import copy_to_continue
 from gcig.methods.parameters import ClassifierParameters, NetworkParameters
 from gcig.methods.registry import methods_for
 from gcig.methods.training_data import TrainingData, split_rows
 from gcig.metrics.trust import sketch_rows
-from gcig.metrics.utility import best_f1_threshold
+from gcig.metrics.utility import best_f1_threshold, utility
 from gcig.models.mlp import with_affine
 from gcig.tables.check import CheckedTable, check_table
 from gcig.tables.encoding import TableEncoder
@@ -31,8 +31,17 @@ from gcig.tables.files import CsvFormat
 from gcig.tables.passthrough import PassThrough
 from gcig.tables.splitting import hold_out_rows
 from gcig.training.batches import all_outputs
-from gcig.training.loop import DivergenceError, Outcome, raise_if_diverged
-from gcig.training.runtime import own_modes, own_random_numbers, resolve_device, seeded_generator
+from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, raise_if_diverged, train
+from gcig.training.runtime import (
+    CLIP_NORM,
+    descend,
+    flattened,
+    one_thread,
+    own_modes,
+    own_random_numbers,
+    resolve_device,
+    seeded_generator,
+)
 
 BINS = 24  # per number; Adult: a plain network has an AUC of 0.919 with bins and 0.908 without
 TrainNetwork = Callable[[nn.Module, TrainingData, torch.Generator], tuple[nn.Module, Outcome]]
@@ -435,6 +444,70 @@ class NetworkRegressor(FittedRegressor, RegressorMixin, NetworkEstimator):
         self.task_ = Number(
             in_units(task.edges), in_units(task.centres), in_units(task.outcome_edges), scale * task.scale
         )
+
+
+def train_plainly(
+    network: nn.Module,
+    data: TrainingData,
+    estimator: NetworkEstimator,
+    generator: torch.Generator,
+    *,
+    targets: Tensor | None = None,
+    loop: Loop | None = None,
+    stage: str = "",
+) -> Outcome:
+    """Train a network in place on labels, or on a teacher's predictions, with early stopping.
+
+    ``targets`` (n, K) are predictions for the training rows; ``loop`` replaces the estimator's length of
+    training.
+    """
+    rows, task, device = data.training, data.task, data.training.inputs.device
+    loop = loop or estimator.resolve_loop(len(rows))
+    rate = estimator.resolve_learning_rate(loop.batch_size)
+    network.train()
+    with one_thread(device), flattened(network) as flat:
+        optimizer = torch.optim.AdamW([flat], lr=rate, weight_decay=estimator.weight_decay, fused=True)
+
+        def step(positions: Tensor) -> dict[str, Tensor]:
+            outputs = as_outputs(network(rows.inputs[positions]), len(positions))
+            if targets is None:
+                each = task.loss(outputs, rows.labels[positions])
+            else:
+                each = task.distance(outputs, targets[positions])
+            loss = (each if rows.weights is None else each * rows.weights[positions]).mean()
+            descend(flat, optimizer, loss, CLIP_NORM)
+            return {"prediction": loss.detach(), "total": loss.detach()}
+
+        try:
+            outcome = train(
+                step,
+                network,
+                optimizer,
+                n_rows=len(rows),
+                loop=loop,
+                generator=generator,
+                device=device,
+                validate=None if data.validation is None else lambda _: validate_network(network, data),
+                progress=bool(estimator.verbose),
+                stage=stage,
+            )
+        except DivergenceError as error:
+            error.network = network
+            raise
+    network.eval()
+    return outcome
+
+
+def validate_network(network: nn.Module, data: TrainingData) -> Validation:
+    """Return the mean loss on the held-out rows, as the criterion, and the task's measures of utility."""
+    rows, task = data.held_out, data.task
+    weights = None if rows.weights is None else rows.weights.double().cpu().numpy()
+    outputs = all_outputs(network, rows.inputs)
+    raise_if_diverged(outputs)
+    loss = task.loss(outputs, rows.labels)
+    mean = float(loss.mean() if rows.weights is None else (loss * rows.weights).sum() / rows.weights.sum())
+    measured = utility(task, outputs.double().cpu().numpy(), rows.labels.cpu().numpy(), weights)
+    return Validation(mean, {f"val_{name}": value for name, value in measured.items()})
 
 
 def _network_suffices(method: type[NetworkEstimator]) -> bool:

@@ -20,11 +20,12 @@ from torch import nn
 from gcig._arguments import number, optional
 from gcig._arrays import Codes, Encoded, Floats
 from gcig.core.outcome import cell_rates
+from gcig.methods.base import train_plainly
 from gcig.methods.networks import MixtureOfOutputs
 from gcig.methods.parameters import POSITIVE_INTEGER, Parametrised, parameter
 from gcig.methods.randomised import RandomisedClassifier
 from gcig.methods.training_data import TrainingData, resample
-from gcig.methods.unconstrained import UnconstrainedRegressor, train_plainly
+from gcig.methods.unconstrained import UnconstrainedRegressor
 from gcig.training.batches import all_outputs
 from gcig.training.loop import Loop, Outcome
 from gcig.training.runtime import resolve_batch_size

@@ -20,9 +20,9 @@ from gcig._arrays import Floats
 from gcig.core.outcome import cell_rates, largest_gap
 from gcig.core.references import Rows
 from gcig.core.task import KEEP_OUTCOMES, Task, as_outputs
+from gcig.methods.base import validate_network
 from gcig.methods.parameters import FRACTION, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.methods.unconstrained import validate_network
 from gcig.metrics.utility import MAIN
 from gcig.training.batches import all_outputs
 from gcig.training.loop import DivergenceError, Loop, Outcome, Validation, train

@@ -8,7 +8,7 @@ from gcig.metrics.evaluation import (
     reason_gap_scorer,
 )
 from gcig.metrics.measure import MEASURES, Estimate, Measure, register_measure
-from gcig.metrics.plan import prepare
+from gcig.metrics.planning import prepare
 from gcig.metrics.predictions import (
     delta_fpr,
     delta_tpr,

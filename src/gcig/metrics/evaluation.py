@@ -16,7 +16,8 @@ from gcig.core.definition import Definition
 from gcig.core.modules import Score
 from gcig.metrics.checked import CheckedRows, Reference, reference_table
 from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.predictions import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
 from gcig.records import Evaluation

@@ -20,7 +20,7 @@ from gcig.metrics import outcomes
 from gcig.metrics.checked import MOST_CLASSES, CheckedRows, make_task
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.outcomes import eo_worst, noise_floor, outcome_gap, warn_if_undefined
-from gcig.metrics.plan import make_plan
+from gcig.metrics.planning import make_plan
 from gcig.metrics.rates import Aggregate
 from gcig.metrics.samples import row_keys
 from gcig.metrics.utility import Counts, count_rows, one_hot, outcome_cells

@@ -16,7 +16,7 @@ from gcig.core.references import Members, Rows
 from gcig.core.task import Task, as_outputs
 from gcig.training.objective import Explaining, MiniBatch
 
-_ROWS_AT_ONCE = 65_536
+_ROWS_AT_ONCE = 65_536  # memory, without effect on the result
 
 
 @torch.no_grad()
@@ -30,19 +30,8 @@ def all_outputs(network: nn.Module, inputs: Tensor) -> Tensor:
 class StudentBatches:
     """Makes the mini-batches of a student.
 
-    Parameters
-    ----------
-    teacher : nn.Module
-    rows : Rows
-        Training rows.
-    explaining : Explaining
-        How rows are explained; its baselines are those of the training rows.
-    protected : Tensor of integers, optional
-        Positions of the encoded columns that reveal the group.
-    between : float
-        Points between rows and references, relative to training rows.
-    exchanged : float
-        Copies with exchanged protected columns, relative to training rows.
+    `protected` are positions of encoded columns that reveal the group. `between` and `exchanged` are numbers
+    of synthetic points of the two kinds, relative to training rows.
     """
 
     def __init__(
@@ -63,9 +52,8 @@ class StudentBatches:
 
     def __call__(self, network: nn.Module, positions: Tensor) -> MiniBatch:
         """Return the mini-batch of the rows at these positions, with synthetic points."""
-        own, n = self.rows[positions], len(positions)
-        points, weights = [self._between(math.ceil(self.between * n))], []
-        count = 0
+        own, n, count = self.rows[positions], len(positions), 0
+        points, weights = [self._between(math.ceil(self.between * n))], own.weights
         if self.protected is not None:
             count = math.ceil(self.exchanged * n)
             points.append((self._exchange(own.inputs[:count]), positions[:count]))
@@ -73,7 +61,7 @@ class StudentBatches:
         with torch.no_grad():
             answers = as_outputs(self.teacher(added), len(added))
         if self.rows.weights is not None:
-            weights = [self.rows.weights[origins] for _, origins in points]
+            weights = self.rows.weights[torch.cat([positions, *(origins for _, origins in points)])]
         return MiniBatch(
             network=network,
             task=self.task,
@@ -81,7 +69,7 @@ class StudentBatches:
             teacher_outputs=torch.cat([self.outputs[positions], answers]),
             labels=own.labels,
             groups=own.groups,
-            weights=None if own.weights is None else torch.cat([own.weights, *weights]),
+            weights=weights,
             explaining=self.explaining,
             n_exchanged=count,
         )
@@ -90,10 +78,9 @@ class StudentBatches:
         """Draw points between random rows and references of a random group: means, or members."""
         baselines, generator = self.explaining.baselines, self.explaining.generator
         device, source = self.rows.inputs.device, generator.device
-        drawn = torch.randint(len(self.rows), (count,), generator=generator, device=source)
+        positions = torch.randint(len(self.rows), (count,), generator=generator, device=source).to(device)
         groups = torch.randint(baselines.n_groups, (count,), generator=generator, device=source).to(device)
         share = torch.rand(2, count, generator=generator, device=source, dtype=torch.float32).to(device)
-        positions = drawn.to(device)
         inputs, cells = self.rows.inputs[positions], self.task.cells(self.rows.labels[positions])
         shape = (-1, *[1] * (inputs.dim() - 1))
         members = self._members.one_each(cells, groups, generator)

@@ -21,12 +21,7 @@ from gcig.training.runtime import generator_on
 Step = Callable[[Tensor], Mapping[str, Tensor]]
 Validate = Callable[[int], "Validation"]
 
-_SHOWN_FIGURES = (
-    "total",
-    "val_auc",
-    "val_accuracy",
-    "val_r2",
-)  # more would not leave room for the progress bar
+_SHOWN_FIGURES = ("total", "val_auc", "val_accuracy", "val_r2")  # more leave no room for the progress bar
 
 
 class ScheduledOptimizer(Protocol):
@@ -139,20 +134,10 @@ def train(
 ) -> Outcome:
     """Run epochs until the end or until patience is exhausted, and restore the best one.
 
-    Parameters
-    ----------
-    step : takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached.
-    state : everything that is restored if training returns to an earlier epoch.
-    optimizer : its learning rates follow the schedule of `loop`.
-    generator : shuffles the `n_rows` rows.
-    device : the device of the row numbers.
-    validate : maps the number of an epoch to its `Validation`; without it the last epoch is kept.
-    progress : whether to report progress on standard error, under the name `stage`.
-
-    Raises
-    ------
-    DivergenceError
-        If a term or a parameter is not finite; `state` is then that of the last good epoch.
+    `step` takes the row numbers of a mini-batch, updates the parameters, and returns its terms, detached.
+    `state` is everything that is restored if training returns to an earlier epoch. `validate` maps the number
+    of an epoch to its `Validation`; without it the last epoch is kept. If a term or a parameter is not
+    finite, a `DivergenceError` is raised, and `state` is that of the last good epoch.
     """
     generator = generator_on(device, generator)
     rates = [group["lr"] for group in optimizer.param_groups]

@@ -1,4 +1,4 @@
-"""The objective of a student: named, weighted terms of a mini-batch.
+"""The objective of a student: weighted terms of a mini-batch, and multipliers that hold its limits.
 
 A term is a function of a `MiniBatch`; some have moving averages of their own. What several terms need is
 computed once: the network's outputs, and the attributions of the explained rows relative to the references
@@ -23,6 +23,8 @@ Term = Callable[["MiniBatch"], Tensor]
 Weight = Callable[[], Tensor] | float
 
 _NODES = quadrature("gauss_legendre", 2).nodes
+_SMALLEST = 1e-6  # numerical guard: a squared gap of zero has no root to differentiate
+_LOW, _HIGH = 1e-3, 1e3  # numerical guards: multipliers of limits never near, or never met, can turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,11 @@ class MiniBatch:
         """The network's outputs for the training rows, (n, K)."""
         return self.outputs[: self.n]
 
+    @property
+    def row_weights(self) -> Tensor | None:
+        """The weights of the training rows, (n,)."""
+        return None if self.weights is None else self.weights[: self.n]
+
     @cached_property
     def attributions(self) -> dict[str, Tensor]:
         """Attributions of the explained rows by kind of references, (draws x groups, rows, columns).
@@ -81,14 +88,16 @@ class MiniBatch:
         how, labels = self.explaining, self.labels[: self.explaining.n_rows]
         cells, references, positions = self.task.cells(labels), {}, []
         for name, kind in how.kinds.items():
-            drawn = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
+            draws = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
             if kind.sampled:
-                device = how.generator.device
-                positions.append(torch.rand(drawn.shape[:2], generator=how.generator, device=device))
+                size, source = draws.shape[:2], how.generator
+                uniform = torch.rand(size, generator=source, device=source.device, dtype=torch.float32)
+                positions.append(uniform)
             else:
-                drawn = drawn.expand(len(_NODES), *drawn.shape[1:])
-                positions.append(torch.tensor(_NODES).unsqueeze(1).expand(drawn.shape[:2]))
-            references[name] = drawn.flatten(0, 1)
+                draws = draws.expand(len(_NODES), *draws.shape[1:])
+                nodes = draws.new_tensor(_NODES, dtype=torch.float32)
+                positions.append(nodes.unsqueeze(1).expand(draws.shape[:2]))
+            references[name] = draws.flatten(0, 1)
         attribution = how.attribution
         if isinstance(attribution, IntegratedGradients) and attribution.rule == "auto":
             attribution = attribution.at(torch.cat([each.flatten() for each in positions]).to(self.inputs))
@@ -100,7 +109,7 @@ class MiniBatch:
     def gaps(self, scale: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Return the squared reason gap and its squared varying part by kind, in units of `scale`."""
         how = self.explaining
-        weights = None if self.weights is None else self.weights[: self.n][: how.n_rows]
+        weights = None if self.row_weights is None else self.row_weights[: how.n_rows]
         cells = self.task.cells(self.labels[: how.n_rows])
         return gaps_by_kind(self.attributions, how.kinds, how.baselines, cells, scale, weights)
 
@@ -155,8 +164,8 @@ class ReasonGap:
     explanations nor smaller scores lower it.
     """
 
-    def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
-        self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
+    def __init__(self, spread: Tensor, memory: float) -> None:
+        self.spread, self.memory, self.own = spread, memory, spread.clone()
         # Moving averages (2,) of the squared gap and varying part, and of their squares, by kind.
         self.squares: dict[str, Tensor] = {}
         self._fourth: dict[str, Tensor] = {}
@@ -170,8 +179,7 @@ class ReasonGap:
         much noise have little weight, and the noise of the moment does not bias the gradient.
         """
         if self._batch is not batch:
-            weights = None if batch.weights is None else batch.weights[: batch.n]
-            now = batch.task.spread(batch.row_outputs, weights)
+            now = batch.task.spread(batch.row_outputs, batch.row_weights)
             self.own.lerp_(now.detach(), self.memory)
             scale = torch.minimum(self.own + now - now.detach(), self.spread)
             self._batch, self._gaps = batch, {}
@@ -180,7 +188,7 @@ class ReasonGap:
                 now, fourth = squares.detach(), squares.detach().square()
                 self.squares.setdefault(kind, now.clone()).lerp_(now, self.memory)
                 self._fourth.setdefault(kind, fourth.clone()).lerp_(fourth, self.memory)
-                self._gaps[kind] = smooth_root(squares, self.floor, around=self._fourth[kind].sqrt())
+                self._gaps[kind] = smooth_root(squares, _SMALLEST, around=self._fourth[kind].sqrt())
         return self._gaps
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -210,27 +218,24 @@ class FewColumns:
 class OutcomeGap:
     """The outcome gap of smooth decisions: the mini-batch's gradient around moving averages of the rates."""
 
-    def __init__(
-        self, task: Task, n_groups: int, outcome: str, *, width: float, smoothness: float, memory: float
-    ) -> None:
+    def __init__(self, task: Task, n_groups: int, outcome: str, width: float, memory: float) -> None:
         self.task, self.n_groups, self.outcome = task, n_groups, outcome
-        self.width, self.smoothness, self.memory = width, smoothness, memory
+        self.width, self.memory = width, memory
         self.rates: Tensor | None = None
         self.seen: Tensor | None = None
 
     def __call__(self, batch: MiniBatch) -> Tensor:
         """Return the gap."""
         cells, n_cells, cell_weight = self.task.outcome_cells(batch.labels, self.outcome)
-        weights = None if batch.weights is None else batch.weights[: batch.n]
         soft = self.task.soft_decisions(batch.row_outputs, self.width)
-        now, present = cell_rates(soft, cells, batch.groups, n_cells, self.n_groups, weights)
+        now, present = cell_rates(soft, cells, batch.groups, n_cells, self.n_groups, batch.row_weights)
         if self.rates is None or self.seen is None:
             self.rates, self.seen = torch.zeros_like(now), torch.zeros_like(present)
         rate = torch.where(self.seen, self.memory, 1.0) * present
         self.rates = torch.lerp(self.rates, now.detach(), rate.unsqueeze(-1).to(now.dtype))
         self.seen = self.seen | present
         rates = self.rates + (now - now.detach()) * present.unsqueeze(-1)
-        return largest_gap(self.task, rates, self.seen, cell_weight, self.smoothness)
+        return largest_gap(self.task, rates, self.seen, cell_weight)
 
 
 class Selection:
@@ -265,3 +270,28 @@ class AttributeUse:
         excess = excess - change(batch.teacher_outputs[:q], batch.teacher_outputs[-q:])
         self.excess = excess.detach()
         return excess.clamp_min(0)
+
+
+class Multiplier:
+    """Holds a measured quantity at its limit: a weight whose logarithm integrates the error.
+
+    It moves by orders of magnitude in a few hundred updates. If there are fewer, the error of the moment acts
+    as well (`kick`): their sum alone would come too late, or overshoot. Values are tensors: nothing waits for
+    a GPU.
+
+    In one update with an error of one, the logarithm moves by `rate`, and until the next one by `kick`.
+    """
+
+    def __init__(
+        self, start: float, *, rate: float, kick: float = 0.0, device: torch.device | str = "cpu"
+    ) -> None:
+        self.integral = torch.full((), start, dtype=torch.float32, device=device)
+        self.rate, self.kick = rate, kick
+        self.value = self.integral.clone()
+
+    @torch.no_grad()
+    def update(self, error: Tensor) -> None:
+        """Raise the value if the error is positive, lower it if it is negative; both at most one."""
+        error = error.clamp(-1, 1)
+        self.integral.mul_((self.rate * error).exp()).clamp_(_LOW, _HIGH)
+        self.value.copy_(self.integral * (self.kick * error).exp())

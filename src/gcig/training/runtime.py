@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gcig._arguments import InputError
 
-CLIP_NORM = 5.0  # largest norm of a gradient; ordinary steps stay below it, so it only stops outliers
+CLIP_NORM = 5.0  # numerical guard: ordinary gradients have a smaller norm, so it only stops outliers
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -19,25 +19,25 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        resolved = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise InputError(
             f"must be 'auto' or a torch device such as 'cpu', not {device!r}.", argument="device"
         ) from error
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"is {str(device)!r}, but torch finds {torch.cuda.device_count()} CUDA devices here. Use 'auto' "
             "to take a CUDA device if there is one.",
             argument="device",
         )
     try:
-        torch.empty(0, device=found)
+        torch.empty(0, device=resolved)
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise InputError(
             f"is {str(device)!r}, which this build of torch does not have. Use 'auto' or 'cpu'.",
             argument="device",
         ) from error
-    return found
+    return resolved
 
 
 def resolve_batch_size(batch_size: int | str, n_rows: int) -> int:

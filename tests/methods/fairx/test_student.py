@@ -1,7 +1,5 @@
 """The length of a student's training, and the parameters of the user that it follows."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -24,10 +22,7 @@ from gcig.training.loop import Loop
     ],
 )
 def test_steps_depend_on_epochs_and_on_the_rows_only_if_they_are_few(n_rows, batch_size, epochs, size, steps):
-    setting = SimpleNamespace(
-        tuning=TUNING, loop=Loop(epochs, 512), batch_size=batch_size, rows=range(n_rows)
-    )
-    loop = student_loop(setting)
+    loop = student_loop(Loop(epochs, 512), batch_size, n_rows)
     assert loop.batch_size == size
     assert loop.max_epochs * loop.steps_per_epoch == pytest.approx(steps, rel=0.1)
 

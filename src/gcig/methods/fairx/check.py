@@ -4,7 +4,6 @@ Both questions are answered on training rows by permuting groups within labels, 
 network does not know the groups' names. What does not depend on the group is not repaired.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from gcig.core.attribution import Attribution
-from gcig.core.explained import Figure, explain_rows_apart, hashed_keys
-from gcig.core.outcome import cell_rates, largest_gap
+from gcig.core.explained import explain_rows_apart, hashed_keys
+from gcig.core.outcome import outcome_gap
 from gcig.core.references import Rows
 from gcig.core.task import Task
 from gcig.records.base import Record
 from gcig.training.batches import all_outputs
 
 ALPHA = 0.015  # of each of the two questions: together at most 3 % false alarms
-_PERMUTATIONS = 200
-_PEOPLE, _REFERENCES = 60, 400  # per label (bin), and per label and group
-_OUTCOME_ROWS = 20_000
+_PERMUTATIONS = 200  # the smallest p is 1 / 201, a third of `ALPHA`
+# Sample sizes: people per label (bin), references per label and group, and rows whose decisions are compared.
+# `Dependence.detectable` says what they could have shown.
+_PEOPLE, _REFERENCES, _OUTCOME_ROWS = 60, 400, 20_000
 
 
 @dataclass(frozen=True)
@@ -103,41 +103,32 @@ def check_network(
             seed=seed,
         )
         gap = table.figures(rows.groups, n_groups, n_permutations=_PERMUTATIONS, seed=seed).gap
-        reasons = _dependence("reason_gap", gap)
+        reasons = Dependence("reason_gap", gap.value, gap.p, gap.chance, gap.detectable)
     return Check(reasons, _outcomes(outputs, rows, task, n_groups, outcome, seed))
-
-
-def _dependence(name: str, figure: Figure) -> Dependence:
-    return Dependence(name, figure.value, figure.p, figure.chance, figure.detectable)
 
 
 def _outcomes(outputs: Tensor, rows: Rows, task: Task, n_groups: int, outcome: str, seed: int) -> Dependence:
     """Compare the outcome gap with those of groups permuted within the cells of the outcome."""
-    cells, n_cells, cell_weight = task.outcome_cells(rows.labels, outcome)
     keys = np.argsort(hashed_keys(np.arange(len(rows)), seed + 1), kind="stable")[:_OUTCOME_ROWS]
     some = torch.from_numpy(keys).to(rows.inputs.device)
-    decisions, cells, groups = task.decisions(outputs)[some], cells[some], rows.groups[some]
-    weights = None if rows.weights is None else rows.weights[some]
-
-    def gap(of_groups: Tensor) -> Tensor:
-        rates, present = cell_rates(decisions, cells, of_groups, n_cells, n_groups, weights)
-        return largest_gap(task, rates, present, cell_weight)
-
-    value, null = gap(groups), permuted_gaps(gap, cells, groups, _PERMUTATIONS, seed)
+    rows, decisions = rows[some], task.decisions(outputs)[some]
+    value = outcome_gap(task, decisions, rows.labels, rows.groups, n_groups, outcome, rows.weights)
+    null = permuted_gaps(task, decisions, rows, n_groups, outcome, _PERMUTATIONS, seed)
     chance = float(null.quantile(0.95))
     p = float((1 + (null >= value - 1e-12).sum()) / (1 + len(null)))
     return Dependence("outcome_gap", float(value), p, chance, chance + 0.84 * float(null.std()))
 
 
 def permuted_gaps(
-    gap: Callable[[Tensor], Tensor], cells: Tensor, groups: Tensor, count: int, seed: int
+    task: Task, decisions: Tensor, rows: Rows, n_groups: int, outcome: str, count: int, seed: int
 ) -> Tensor:
-    """Return the gaps of groups permuted within cells, (count,): those of an exactly fair model."""
-    generator = torch.Generator().manual_seed(seed)
-    members = [(cells.cpu() == cell).nonzero().flatten() for cell in cells.unique().tolist()]
-    found, permuted = [], groups.cpu().clone()
+    """Return the outcome gaps of groups permuted within cells, (count,): those of an exactly fair model."""
+    generator, cells = torch.Generator().manual_seed(seed), task.outcome_cells(rows.labels, outcome)[0].cpu()
+    members = [(cells == cell).nonzero().flatten() for cell in cells.unique().tolist()]
+    gaps, groups = [], rows.groups.cpu().clone()
     for _ in range(count):
         for own in members:
-            permuted[own] = permuted[own[torch.randperm(len(own), generator=generator)]]
-        found.append(gap(permuted.to(groups.device)))
-    return torch.stack(found)
+            groups[own] = groups[own[torch.randperm(len(own), generator=generator)]]
+        permuted = groups.to(rows.groups.device)
+        gaps.append(outcome_gap(task, decisions, rows.labels, permuted, n_groups, outcome, rows.weights))
+    return torch.stack(gaps)

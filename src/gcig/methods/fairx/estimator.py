@@ -2,7 +2,6 @@
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,15 +13,14 @@ from torch import Tensor, nn
 
 from gcig._arguments import InputError, Rule, one_of, warn_caller
 from gcig.adapters import adapt
-from gcig.core.attribution import ATTRIBUTIONS, resolve_attribution
-from gcig.core.gcig import column_matrix
-from gcig.core.references import REFERENCES, GroupBaselines, reference_kinds
+from gcig.core.attribution import ATTRIBUTIONS
+from gcig.core.references import COMBINATIONS, REFERENCES
 from gcig.core.task import KEEP_OUTCOMES, Binary, Task
-from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor
-from gcig.methods.fairx.bounds import check_bounds, fair_limits
+from gcig.methods.base import BINS, NetworkClassifier, NetworkRegressor, train_plainly
+from gcig.methods.fairx.bounds import check_bounds
 from gcig.methods.fairx.check import Check, Dependence, check_network
-from gcig.methods.fairx.measure import HeldOut, measure
-from gcig.methods.fairx.student import Aims, Setting, Student, knowledge, train_student
+from gcig.methods.fairx.measure import Setting, measure
+from gcig.methods.fairx.student import Repair, Student, knowledge, train_student
 from gcig.methods.fairx.warnings import (
     NothingToRepairWarning,
     warn_of_attribute,
@@ -36,7 +34,6 @@ from gcig.methods.fairx.warnings import (
 )
 from gcig.methods.parameters import BOUND, FRACTION, NON_NEGATIVE, Parametrised, parameter
 from gcig.methods.training_data import TrainingData
-from gcig.methods.unconstrained import train_plainly
 from gcig.metrics.utility import best_f1_threshold, has_collapsed
 from gcig.models.mlp import with_affine
 from gcig.records.trade_off import Bound
@@ -48,6 +45,7 @@ from gcig.training.objective import Objective
 if TYPE_CHECKING:
     from gcig.methods.fairx.path import TradeOff
 
+# Definitions of `given_` and `decides_alike_`, not tuning:
 _KNOWS = 0.95  # of the loss of a constant: an untrained network may be a little better by luck
 _ALIKE = 0.995  # a model that decides this share of the rows alike is warned of
 
@@ -85,24 +83,13 @@ class _Fitted:
 
 
 class FairX(Parametrised, _Fitted):
-    r"""The parameters and the training of `FairXClassifier` and `FairXRegressor`.
+    """The parameters of `FairXClassifier` and `FairXRegressor`, and the sequence of a fit.
 
-    The student is the least unfair network whose predictions stay within a budget of the plain network's:
-
-    .. math:: \frac{\mathrm{KL}(\text{plain} \,\|\, \text{student})}{\text{what the plain network knows}}
-              + \lambda \, [\text{reason gap} + s \cdot \text{its varying part} + w \cdot \text{outcome gap}],
-
-    where :math:`\lambda` rises while the divergence is within the budget and falls while it is not. The
-    reason gap is how far a person's explanations relative to the groups' typical members with the same label
-    lie apart, in units of the spread of the score. Before training, one check says whether reasons and
-    outcomes depend on the group beyond chance; what does not is not repaired.
+    See `gcig.methods.fairx.student` for what is trained, and `gcig.methods.fairx.check` for the check before.
     """
 
     fitted_records: ClassVar[tuple[type, ...]] = (Bound, Check, Dependence)
-    fitted_attributes: ClassVar[tuple[str, ...]] = (
-        *("check_", "budget_used_", "budget_used_interval_", "bounds_", "plain_", "given_", "validation_"),
-        *("collapsed_", "decides_alike_", "changed_columns_", "repaired_", "weights_"),
-    )
+    fitted_attributes: ClassVar[tuple[str, ...]] = tuple(_Fitted.__annotations__)
 
     budget: float = parameter(
         default=0.03,
@@ -157,7 +144,7 @@ class FairX(Parametrised, _Fitted):
         default="both",
         rule=Rule(
             "'both', 'means', 'members' or a registered kind of references",
-            lambda value: all(map(REFERENCES.__getitem__, reference_kinds(value))),  # fails if there is none
+            lambda value: all(map(REFERENCES.__getitem__, COMBINATIONS.get(value, (value,)))),  # or fails
             ("both", "means", "members"),
         ),
         doc="""Whom people are compared with in training: the ``"means"`` of each label and group, random
@@ -305,216 +292,139 @@ class FairX(Parametrised, _Fitted):
         self: Any, network: nn.Module, data: TrainingData, generator: torch.Generator
     ) -> tuple[nn.Module, Outcome]:
         """Train the plain network, check what depends on the group, train the student, and measure it."""
-        plain, outcome = plain_network(self, network, data, generator)
+        setting = Setting.of(self, data)
+        plain, outcome = plain_network(setting, network, generator)
         self._keep_plain_network(plain)
-        fit = Fit.prepare(self, data)
-        student = fit.repair(plain, generator)
+        student = repair(setting, plain, generator)
         if student is None:
-            fit.keep_plain(plain)
+            keep_plain(setting, plain)
             return plain, outcome
-        return fit.finish(plain, student), student.outcome
+        return finish(setting, plain, student), student.outcome
 
 
 def plain_network(
-    model: Any, network: nn.Module, data: TrainingData, generator: torch.Generator
+    setting: Setting, network: nn.Module, generator: torch.Generator
 ) -> tuple[nn.Module, Outcome]:
     """Return the network to whose predictions the budget refers, and measure it.
 
     It is a given network, or that of the last fit, if it predicts the labels already; otherwise it is trained
     on labels, or on the predictions of a given teacher.
     """
-    held_out, warm = Fit.prepare(model, data).held_out, hasattr(model, "module_")
+    model, data, outcome = setting.model, setting.data, Outcome((), 0)
+    warm = hasattr(model, "module_")
     knows = (warm or model.module is not None) and _knows_labels(network, data)
-    model.given_ = measure(network, held_out)[0] if knows and not warm else {}
-    outcome = Outcome((), 0)
+    model.given_ = measure(network, setting)[0] if knows and not warm else {}
     if not (knows and model.teacher is None):
-        targets = None if model.teacher is None else teacher_targets(model, data)
+        targets = None if model.teacher is None else _teacher_targets(model, data)
         outcome = train_plainly(network, data, model, generator, targets=targets, stage="plain network")
-    plain = network.eval()
-    model.plain_ = measure(plain, held_out)[0]
-    return plain, outcome
+    model.plain_ = measure(network.eval(), setting)[0]
+    return network, outcome
 
 
-@dataclass
-class Fit:
-    """One fit of an estimator: the data, and what is learned from them."""
-
-    model: Any
-    data: TrainingData
-    setting: Setting
-    held_out: HeldOut
-    aims: Aims
-
-    @classmethod
-    def prepare(cls, model: Any, data: TrainingData) -> "Fit":
-        """Collect what training and measuring need."""
-        data.task.check_outcome(model.outcome)
-        training, task = data.training, data.task
-        legitimate = legitimate_columns(model, data)
-        baselines = GroupBaselines.from_data(
-            training.inputs,
-            training.labels,
-            training.groups,
-            task=task,
-            n_groups=data.n_groups,
-            sample_weight=training.weights,
-            legitimate=legitimate,
-        )
-        attribution = resolve_attribution(model.attribution)
-        columns = column_matrix(data.blocks)
-        protected = [each.columns for each in data.protected]
-        loop = model.resolve_loop(len(training))
-        setting = Setting(
-            task=task,
-            rows=training,
-            n_groups=data.n_groups,
-            baselines=baselines,
-            attribution=attribution,
-            references=model.references,
-            columns=columns,
-            protected=torch.cat(protected) if protected else None,
-            loop=loop,
-            learning_rate=model.learning_rate,
-            batch_size=model.batch_size,
-            weight_decay=model.weight_decay,
-            progress=bool(model.verbose),
-            customise=model.build_objective,
-        )
-        held_out = HeldOut(
-            rows=data.held_out,
-            task=task,
-            n_groups=data.n_groups,
-            baselines=baselines,
-            attribution=attribution,
-            columns=columns,
-            blocks=data.blocks,
-            protected=data.protected,
-            outcome=model.outcome,
-            legitimate=legitimate,
-        )
-        aims = Aims(
-            budget=model.budget,
-            max_gap=model.max_gap,
-            max_reason_gap=model.max_reason_gap,
-            min_columns=model.min_columns,
-            outcome=model.outcome,
-            outcome_weight=model.outcome_weight,
-            standards_weight=model.standards_weight,
-        )
-        return cls(model, data, setting, held_out, aims)
-
-    def repair(self, plain: nn.Module, generator: torch.Generator) -> Student | None:
-        """Train a student, or return None if there is nothing to repair."""
-        model = self.model
-        model.check_, model.bounds_ = None, {}
-        if has_collapsed(model.plain_):
-            warn_of_collapse(self.setting.task, model.plain_, model.plain_)
-            return None
-        if model.budget == 0:
-            return None
-        self._check_bounds_can_be_measured(plain)
-        if model.repair == "auto":
-            model.check_ = self._check(plain)
-            self.aims = replace(
-                self.aims,
-                repair_reasons=model.check_.reasons.found or not self.setting.attribution.complete,
-                repair_outcomes=model.check_.outcomes.found,
-            )
-            if model.check_.nothing and self.setting.attribution.complete:
-                warn_caller(NothingToRepairWarning(model.check_))
-                return None
-        try:
-            return train_student(plain, self.setting, self.aims, generator)
-        except DivergenceError as error:
-            error.network = plain if error.network is None else error.network
-            raise
-
-    def _check(self, plain: nn.Module) -> Check:
-        setting = self.setting
-        return check_network(
+def repair(setting: Setting, plain: nn.Module, generator: torch.Generator) -> Student | None:
+    """Train a student, or return None if there is nothing to repair."""
+    model, data, complete = setting.model, setting.data, setting.attribution.complete
+    model.check_, model.bounds_, what = None, {}, Repair()
+    if has_collapsed(model.plain_):
+        warn_of_collapse(data.task, model.plain_, model.plain_)
+        return None
+    if model.budget == 0:
+        return None
+    _check_bounds_can_be_measured(setting, plain)
+    if model.repair == "auto":
+        model.check_ = check_network(
             plain,
-            setting.rows,
-            setting.task,
-            setting.n_groups,
+            data.training,
+            data.task,
+            data.n_groups,
             setting.attribution,
             setting.columns,
-            outcome=self.aims.outcome,
+            outcome=model.outcome,
             legitimate=setting.baselines.rows.legitimate,
         )
+        what = Repair(model.check_.reasons.found or not complete, model.check_.outcomes.found)
+        if model.check_.nothing and complete:
+            warn_caller(NothingToRepairWarning(model.check_))
+            return None
+    try:
+        return train_student(plain, setting, generator, repair=what)
+    except DivergenceError as error:
+        error.network = plain if error.network is None else error.network
+        raise
 
-    def _check_bounds_can_be_measured(self, plain: nn.Module) -> None:
-        """Raise an error or warn before training if a bound cannot be checked on the held-out rows."""
-        if not self.model._bound_values():
-            return
-        if self.data.validation is None:
-            name = next(iter(self.model._bound_values()))
-            raise InputError(
-                "needs held-out rows, and none could be held out. Provide more rows or a larger "
-                "validation_fraction, or remove the bound.",
-                argument=name,
-            )
-        for bound in fair_limits(plain, self.held_out, self.model._bound_values()).values():
-            warn_of_unshowable(bound)
 
-    def keep_plain(self, plain: nn.Module) -> None:
-        """Learn the attributes of a plain network that is kept."""
-        model = self.model
-        model.validation_, model.weights_, model.repaired_ = dict(model.plain_), {}, False
-        model.budget_used_, model.budget_used_interval_ = 0.0, (0.0, 0.0)
-        if model._bound_values():
-            model.bounds_ = check_bounds(plain, self.held_out, model._bound_values())
-        self._guard(plain)
+def _check_bounds_can_be_measured(setting: Setting, plain: nn.Module) -> None:
+    """Raise an error or warn before training if a bound cannot be checked on the held-out rows."""
+    bounds = setting.model._bound_values()
+    if not bounds:
+        return
+    if setting.data.validation is None:
+        raise InputError(
+            "needs held-out rows, and none could be held out. Provide more rows or a larger "
+            "validation_fraction, or remove the bound.",
+            argument=next(iter(bounds)),
+        )
+    for bound in check_bounds(plain, setting, bounds).values():
+        warn_of_unshowable(bound)
 
-    def finish(self, plain: nn.Module, student: Student) -> nn.Module:
-        """Shift the output, so that as many are decided for as by the plain network; measure and warn."""
-        model, task = self.model, self.setting.task
-        rows = self.setting.rows.inputs
-        shift = task.shift(all_outputs(student.network, rows), all_outputs(plain, rows))
-        network = with_affine(student.network, 1.0, shift)
-        model.validation_, _ = measure(network, self.held_out)
-        model.weights_, model.repaired_ = student.weights, True
-        model.budget_used_, model.budget_used_interval_ = self._budget_used(plain, network)
-        warn_of_budget(model.budget_used_, model.budget_used_interval_)
-        if model._bound_values():
-            model.bounds_ = check_bounds(network, self.held_out, model._bound_values())
-        self._guard(network)
-        n_columns = self.setting.columns.shape[1]
-        if not model.collapsed_:
-            warn_of_reasons(model.plain_, model.validation_, n_columns)
-            warn_of_attribute(model.plain_, model.validation_, len(self.held_out.rows))
-        return network
 
-    def _budget_used(self, plain: nn.Module, network: nn.Module) -> tuple[float, tuple[float, float]]:
-        """Return the share of the budget that held-out rows show to be used, with its 95 % interval."""
-        task, rows = self.setting.task, self.held_out.rows
-        before, after = all_outputs(plain, rows.inputs), all_outputs(network, rows.inputs)
-        unit = float(knowledge(task, before, rows.weights)) * self.aims.budget
-        each = task.distance(after, task.predictions(before)).double().cpu().numpy()
-        weights = np.ones(len(each)) if rows.weights is None else rows.weights.double().cpu().numpy()
-        mean = float(np.average(each, weights=weights))
-        share = weights / weights.sum()
-        reach = 1.96 * math.sqrt(float(np.sum((share * (each - mean)) ** 2)))
-        return mean / unit, ((mean - reach) / unit, (mean + reach) / unit)
+def keep_plain(setting: Setting, plain: nn.Module) -> None:
+    """Set the learned attributes of a plain network that is not repaired."""
+    model = setting.model
+    model.validation_, model.weights_, model.repaired_ = dict(model.plain_), {}, False
+    model.budget_used_, model.budget_used_interval_ = 0.0, (0.0, 0.0)
+    _guard(setting, plain)
 
-    def _guard(self, network: nn.Module) -> None:
-        """Set the flags of the model, and warn about problems."""
-        model, task, measured = self.model, self.setting.task, self.model.validation_
-        model.collapsed_ = has_collapsed(measured)
-        model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
-        ratio = measured["columns"] / model.plain_["columns"]
-        model.changed_columns_ = bool(ratio < 0.5 or ratio > 2)
-        if model.collapsed_ and model.repaired_:
-            warn_of_collapse(task, measured, model.plain_)
-        elif model.changed_columns_:
-            warn_of_columns(measured["columns"], model.plain_["columns"])
-        if isinstance(task, Binary) and model.decides_alike_ and not model.collapsed_:
-            scores = all_outputs(network, self.held_out.rows.inputs)[:, 0]
-            best = best_f1_threshold(torch.sigmoid(scores.double()).cpu(), self.held_out.rows.labels.cpu())
-            cut = torch.tensor(task.cut, dtype=torch.float64)
-            warn_of_threshold(measured, float(torch.sigmoid(cut)), best)
-        for bound in model.bounds_.values():
-            if not bound.met:
-                warn_of_bound(bound, task, measured, model.budget)
+
+def finish(setting: Setting, plain: nn.Module, student: Student) -> nn.Module:
+    """Shift the output, so that as many are decided for as by the plain network; measure and warn."""
+    model, data, rows = setting.model, setting.data, setting.data.training.inputs
+    shift = data.task.shift(all_outputs(student.network, rows), all_outputs(plain, rows))
+    network = with_affine(student.network, 1.0, shift)
+    model.validation_, _ = measure(network, setting)
+    model.weights_, model.repaired_ = student.weights, True
+    model.budget_used_, model.budget_used_interval_ = _budget_used(setting, plain, network)
+    warn_of_budget(model.budget_used_, model.budget_used_interval_)
+    _guard(setting, network)
+    if not model.collapsed_:
+        warn_of_reasons(model.plain_, model.validation_, setting.columns.shape[1])
+        warn_of_attribute(model.plain_, model.validation_, len(data.held_out))
+    return network
+
+
+def _budget_used(setting: Setting, plain: nn.Module, network: nn.Module) -> tuple[float, tuple[float, float]]:
+    """Return the share of the budget that held-out rows show to be used, with its 95 % interval."""
+    task, rows = setting.data.task, setting.data.held_out
+    before, after = all_outputs(plain, rows.inputs), all_outputs(network, rows.inputs)
+    unit = float(knowledge(task, before, rows.weights)) * setting.model.budget
+    each = task.distance(after, task.predictions(before)).double().cpu().numpy()
+    weights = np.ones(len(each)) if rows.weights is None else rows.weights.double().cpu().numpy()
+    mean = float(np.average(each, weights=weights))
+    share = weights / weights.sum()
+    reach = 1.96 * math.sqrt(float(np.sum((share * (each - mean)) ** 2)))
+    return mean / unit, ((mean - reach) / unit, (mean + reach) / unit)
+
+
+def _guard(setting: Setting, network: nn.Module) -> None:
+    """Compare with bounds, set the flags of the model, and warn about problems."""
+    model, task, rows = setting.model, setting.data.task, setting.data.held_out
+    measured, bounds = model.validation_, model._bound_values()
+    model.bounds_ = check_bounds(network, setting, bounds) if bounds else {}
+    model.collapsed_ = has_collapsed(measured)
+    model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
+    ratio = measured["columns"] / model.plain_["columns"]
+    model.changed_columns_ = bool(ratio < 0.5 or ratio > 2)
+    if model.collapsed_ and model.repaired_:
+        warn_of_collapse(task, measured, model.plain_)
+    elif model.changed_columns_:
+        warn_of_columns(measured["columns"], model.plain_["columns"])
+    if isinstance(task, Binary) and model.decides_alike_ and not model.collapsed_:
+        scores = torch.sigmoid(all_outputs(network, rows.inputs)[:, 0].double())
+        cut = torch.sigmoid(torch.tensor(task.cut, dtype=torch.float64))
+        warn_of_threshold(measured, float(cut), best_f1_threshold(scores.cpu(), rows.labels.cpu()))
+    for bound in model.bounds_.values():
+        if not bound.met:
+            warn_of_bound(bound, task, measured, model.budget)
 
 
 def _knows_labels(network: nn.Module, data: TrainingData) -> bool:
@@ -534,23 +444,7 @@ def _label_predictions(task: Task, labels: Tensor) -> Tensor:
     return labels.float().unsqueeze(1)
 
 
-def legitimate_columns(model: Any, data: TrainingData) -> Tensor | None:
-    """Return which encoded columns are legitimate, (p,); None if none are declared."""
-    names = [model.legitimate] if isinstance(model.legitimate, str) else list(model.legitimate or ())
-    if not names:
-        return None
-    known = list(model.encoder_.feature_names_in_)
-    if unknown := [name for name in names if name not in known]:
-        raise InputError(
-            f"names columns that the table does not have: {', '.join(map(repr, unknown[:5]))}. It has "
-            f"{', '.join(map(repr, known[:20]))}.",
-            argument="legitimate",
-        )
-    places = torch.tensor([known.index(name) for name in names], device=data.origin.device)
-    return torch.isin(data.origin, places)
-
-
-def teacher_targets(model: Any, data: TrainingData) -> Tensor:
+def _teacher_targets(model: Any, data: TrainingData) -> Tensor:
     """Return the predictions of the given teacher for the training rows, (n, K)."""
     table = data.table if hasattr(model, "feature_names_in_") else data.table.to_numpy()
     key: Any = data.task.key

@@ -12,7 +12,8 @@ from torch import nn
 
 from gcig._arguments import InputError
 from gcig._files import write_atomically
-from gcig.methods.fairx.estimator import Fit, plain_network
+from gcig.methods.fairx.estimator import finish, keep_plain, plain_network
+from gcig.methods.fairx.measure import Setting
 from gcig.methods.fairx.student import train_student
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE
 from gcig.methods.training_data import TrainingData
@@ -23,7 +24,7 @@ from gcig.report.displays import ParetoDisplay
 from gcig.report.trade_off_page import family_display, trade_off_page
 from gcig.training.loop import Outcome
 
-_FACTORS = (1 / 3, 1.0, 3.0, 10.0)  # of the estimator's budget
+_FACTORS = (1 / 3, 1.0, 3.0, 10.0)  # of the estimator's budget: the default of the parameter `budgets`
 
 
 class TradeOff:
@@ -183,21 +184,21 @@ def train_family(
                 "path: no rows could be held out to measure a trade-off on. Provide more rows, or a larger "
                 "validation_fraction."
             )
-        plain, outcome = plain_network(fitted, network, data, generator)
+        plain, outcome = plain_network(Setting.of(fitted, data), network, generator)
         start = None
         for aim in [{"budget": 0.0, "max_gap": None}, *aims]:
             model = fitted.__sklearn_clone__().set_params(**aim)
             model.__dict__.update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
-            fit = Fit.prepare(model, data)
+            setting = Setting.of(model, data)
             if not aim["budget"]:
                 model.check_, model.bounds_ = None, {}
-                fit.keep_plain(deepcopy(plain))
+                keep_plain(setting, deepcopy(plain))
                 trained.append((model, deepcopy(plain)))
                 continue
-            student = train_student(plain, fit.setting, fit.aims, generator, start=start)
+            student = train_student(plain, setting, generator, start=start)
             start = deepcopy(student.network)
             model.check_, model.bounds_ = None, {}
-            finished = fit.finish(plain, student)
+            finished = finish(setting, plain, student)
             model.history_ = pd.DataFrame([epoch.to_dict() for epoch in student.outcome.history])
             trained.append((model, finished))
         parts["kept"] = data
