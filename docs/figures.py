@@ -149,7 +149,8 @@ def shortcut() -> Figure:
         upper.scatter(0, -strength, s=50, zorder=3, label=None if index else "reference", **mark(3))
     upper.scatter([-1, 1], [-1, 1], s=50, zorder=3, label="members", **mark(2))
     upper.set_ylabel("logit at x1 = 0")
-    finish(upper, "column 2")
+    finish(upper, "column 2", legend=False)
+    upper.legend(loc="upper center", ncols=2, fontsize=10)
     strengths = np.linspace(0, 40, 162)  # not exactly 1, where two rows are undefined
     means = [_shortcut_gcig(strength) for strength in strengths]
     lower.plot(strengths, means, label="means as references", color=colour(0))
