@@ -23,6 +23,7 @@ Term = Callable[["MiniBatch"], Tensor]
 Weight = Callable[[], Tensor] | float
 
 _NODES = quadrature("gauss_legendre", 2).nodes
+_SMALLEST = 1e-6  # numerical guard: a squared gap of zero has no root to differentiate
 _LOW, _HIGH = 1e-3, 1e3  # numerical guards: multipliers of limits never near, or never met, can turn
 
 
@@ -163,8 +164,8 @@ class ReasonGap:
     explanations nor smaller scores lower it.
     """
 
-    def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
-        self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
+    def __init__(self, spread: Tensor, memory: float) -> None:
+        self.spread, self.memory, self.own = spread, memory, spread.clone()
         # Moving averages (2,) of the squared gap and varying part, and of their squares, by kind.
         self.squares: dict[str, Tensor] = {}
         self._fourth: dict[str, Tensor] = {}
@@ -187,7 +188,7 @@ class ReasonGap:
                 now, fourth = squares.detach(), squares.detach().square()
                 self.squares.setdefault(kind, now.clone()).lerp_(now, self.memory)
                 self._fourth.setdefault(kind, fourth.clone()).lerp_(fourth, self.memory)
-                self._gaps[kind] = smooth_root(squares, self.floor, around=self._fourth[kind].sqrt())
+                self._gaps[kind] = smooth_root(squares, _SMALLEST, around=self._fourth[kind].sqrt())
         return self._gaps
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -217,11 +218,9 @@ class FewColumns:
 class OutcomeGap:
     """The outcome gap of smooth decisions: the mini-batch's gradient around moving averages of the rates."""
 
-    def __init__(
-        self, task: Task, n_groups: int, outcome: str, width: float, smoothness: float, memory: float
-    ) -> None:
+    def __init__(self, task: Task, n_groups: int, outcome: str, width: float, memory: float) -> None:
         self.task, self.n_groups, self.outcome = task, n_groups, outcome
-        self.width, self.smoothness, self.memory = width, smoothness, memory
+        self.width, self.memory = width, memory
         self.rates: Tensor | None = None
         self.seen: Tensor | None = None
 
@@ -236,7 +235,7 @@ class OutcomeGap:
         self.rates = torch.lerp(self.rates, now.detach(), rate.unsqueeze(-1).to(now.dtype))
         self.seen = self.seen | present
         rates = self.rates + (now - now.detach()) * present.unsqueeze(-1)
-        return largest_gap(self.task, rates, self.seen, cell_weight, self.smoothness)
+        return largest_gap(self.task, rates, self.seen, cell_weight)
 
 
 class Selection:
