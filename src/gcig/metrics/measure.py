@@ -24,6 +24,12 @@ class Estimate:
 
     ``replicates`` are the figure without each tenth of the rows in turn (of references, then of people, if it
     is taken from the table of attributions): two models on the same rows are compared by them.
+
+    Examples
+    --------
+    >>> estimate = Estimate(0.3, low=0.2, high=0.4)
+    >>> estimate.low < estimate.value < estimate.high
+    True
     """
 
     value: float = math.nan
