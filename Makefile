@@ -50,7 +50,7 @@ bench: $(READY)   ## measure the cost of the penalty and the library, as ratios
 quality: $(READY) ## measure the quality of FairX on every table, and judge it (5 folds)
 	$(BIN)/python -m benchmarks.quality
 
-methods: $(READY) ## measure all methods on Adult (5 folds)
+methods: $(READY) ## measure all methods on four tables (5 folds)
 	$(BIN)/python -m benchmarks.methods
 
 VALIDITY := OMP_NUM_THREADS=1 $(BIN)/python -m validation

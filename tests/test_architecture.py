@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "gcig"
 PATHS = {name: DOCS / "architecture" / f"{name}.rst" for name in ("fit", "audit")}
-MOST_FILES = 31  # on the path of a default fit; only ever lower it
+MOST_FILES = 29  # on the path of a default fit; only ever lower it
 
 
 def files_on(page):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gcig
+from gcig._arguments import InputError
 from gcig.core.gap import reason_gap
 from gcig.core.references import (
     REFERENCES,
@@ -17,6 +18,7 @@ from gcig.core.references import (
     Means,
     Members,
     ReferenceRows,
+    legitimate_columns,
     reference_kinds,
     register_references,
 )
@@ -295,3 +297,11 @@ def test_a_kind_of_ones_own(monkeypatch):
     assert reference_kinds("both") == ("means", "members")
     with pytest.raises(ValueError, match="already registered"):
         gcig.register_references("means", Origin)
+
+
+def test_unknown_legitimate_columns_are_named():
+    assert legitimate_columns("b", ["a", "b"]) == [1]
+    assert legitimate_columns(None, ["a"]) == []
+    with pytest.raises(InputError, match="'c'") as caught:
+        legitimate_columns(["a", "c"], ["a", "b"])
+    assert caught.value.argument == "legitimate"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, command, echo, say
 from gcig.cli.limits import LimitedCommand, given_limits
 from gcig.records.verdict import MATERIAL
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
 
-@click.command(
+@command(
+    "Measure any model, and check it against limits.",
+    "gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
     cls=LimitedCommand,
-    short_help="Measure any model, and check it against limits.",
-    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
 )
 @opt.model_and_file
 @opt.target_options
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "GAP",
     "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
     default=MATERIAL,
-    type=opt.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True),
 )
 @opt.option("--other", "MODEL", "A second model: the paired differences are reported.", type=opt.PATH)
 @opt.option(
@@ -118,7 +118,9 @@ def audit(
         )
     check = found.check(**limits, conservative=conservative) if limits else None
     if html is not None:
-        found.to_html(html, check=check)
+        given = {"model": str(model), "file": str(file), "target": options["target"]}
+        names = {**given, "positive": options["positive"] or ""}
+        found.to_html(html, check=check, names=names)
     if markdown is not None:
         found.to_markdown(markdown, check=check)
     if as_json:
@@ -146,7 +148,7 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
     names = {"binary": f" {subject.classes[-1]}" if subject.classes else "", "number": ""}
     classes = names.get(subject.task, f" {', '.join(subject.classes)}")
     echo(f"{what}{classes}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo(str(found))
     if html is not None:
         echo(f"\nReport:  {html}")
     if check is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gcig.core.definition import EPS
 
-UNDEFINED_BELOW = 1e-8
+UNDEFINED_BELOW = 1e-8  # definition: attributions this small, relative to the median, have vanished
 
 
 def normalise(attributions: Tensor, *, norm: str = "l1", eps: float = EPS) -> Tensor:

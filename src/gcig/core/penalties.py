@@ -60,8 +60,7 @@ class _Penalty(nn.Module):
             self.attribution = IntegratedGradients(rule, steps)
         matrix = None
         if origin is not None:
-            shape = baselines.values.shape[2:]
-            matrix = column_matrix(spread_origin(origin, shape)).to(baselines.values)
+            matrix = column_matrix(spread_origin(origin, baselines.values.shape[2:])).to(baselines.values)
         self.register_buffer("matrix", matrix, persistent=False)
         self._generator = torch.Generator()
         if random_state is None:

@@ -10,7 +10,7 @@ from gcig.core.attribution import Score
 from gcig.core.modules import evaluating
 from gcig.core.task import as_outputs
 
-MAX_POINTS = 65_536  # of one call
+MAX_POINTS = 65_536  # of one call: memory, without effect on the result
 
 
 @dataclass(frozen=True)

@@ -242,7 +242,8 @@ class Classes(Task):
     def shift(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return biases with which the classes are decided for about as often.
 
-        Damped fixed-point steps on the logarithms of the shares; the classes that nobody gets stay.
+        Damped fixed-point steps on the logarithms of the shares; the classes that nobody gets stay. The
+        numbers are a solver's, whose best step is returned: they affect how close it comes, not where to.
         """
         if self.n_outputs == 2:
             difference = (each[:, 1:] - each[:, :1] for each in (outputs, target))

@@ -161,8 +161,8 @@ def make_task(key: str, labels: NDArray[Any], weights: Floats | None, n_classes:
 
 def favourable_classes(favourable: Any, task: str, classes: tuple[Any, ...], model: Any) -> tuple[int, ...]:
     """Return the codes of the favourable classes; of numbers (1,) if high ones are favourable, else (0,)."""
-    if isinstance(favourable, list | tuple) and len(favourable) == 1:
-        favourable = favourable[0]
+    if isinstance(favourable, list | tuple) and len(favourable) < 2:
+        favourable = favourable[0] if favourable else None
     if task == "number":
         if favourable not in (None, "high", "low"):
             raise InputError(

@@ -202,14 +202,15 @@ class Measured:
         if isinstance(attribution, IntegratedGradients):
             large = plan.operations > _LARGE
             some, starts = _some_pairs(of_people, of_references, 4 if large else _FEW_PEOPLE)
-            attribution = choose_steps(
-                attribution,
-                Score.of(module, plan.task, labels[some]),
-                inputs[some],
-                rows[starts],
-                tolerance=_TOLERANCE,
-                figure=_size if large else None,
-            )
+            if len(some):  # none if there are too few rows to compare anybody
+                attribution = choose_steps(
+                    attribution,
+                    Score.of(module, plan.task, labels[some]),
+                    inputs[some],
+                    rows[starts],
+                    tolerance=_TOLERANCE,
+                    figure=_size if large else None,
+                )
         weights: tuple[Any, Any] = (None, None)
         if self.weighted:
             weights = torch.from_numpy(people.weights), torch.from_numpy(references.weights)

@@ -16,7 +16,7 @@ from gcig.core.references import Members, Rows
 from gcig.core.task import Task, as_outputs
 from gcig.training.objective import Explaining, MiniBatch
 
-_ROWS_AT_ONCE = 65_536
+_ROWS_AT_ONCE = 65_536  # memory, without effect on the result
 
 
 @torch.no_grad()

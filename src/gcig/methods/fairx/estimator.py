@@ -356,7 +356,9 @@ def repair(setting: Setting, plain: nn.Module, generator: torch.Generator) -> St
 def _check_bounds_can_be_measured(setting: Setting, plain: nn.Module) -> None:
     """Raise an error or warn before training if a bound cannot be checked on the held-out rows."""
     bounds = setting.model._bound_values()
-    if bounds and setting.data.validation is None:
+    if not bounds:
+        return
+    if setting.data.validation is None:
         raise InputError(
             "needs held-out rows, and none could be held out. Provide more rows or a larger "
             "validation_fraction, or remove the bound.",
@@ -371,7 +373,6 @@ def keep_plain(setting: Setting, plain: nn.Module) -> None:
     model = setting.model
     model.validation_, model.weights_, model.repaired_ = dict(model.plain_), {}, False
     model.budget_used_, model.budget_used_interval_ = 0.0, (0.0, 0.0)
-    model.bounds_ = check_bounds(plain, setting, model._bound_values())
     _guard(setting, plain)
 
 
@@ -384,7 +385,6 @@ def finish(setting: Setting, plain: nn.Module, student: Student) -> nn.Module:
     model.weights_, model.repaired_ = student.weights, True
     model.budget_used_, model.budget_used_interval_ = _budget_used(setting, plain, network)
     warn_of_budget(model.budget_used_, model.budget_used_interval_)
-    model.bounds_ = check_bounds(network, setting, model._bound_values())
     _guard(setting, network)
     if not model.collapsed_:
         warn_of_reasons(model.plain_, model.validation_, setting.columns.shape[1])
@@ -406,9 +406,10 @@ def _budget_used(setting: Setting, plain: nn.Module, network: nn.Module) -> tupl
 
 
 def _guard(setting: Setting, network: nn.Module) -> None:
-    """Set the flags of the model, and warn about problems."""
+    """Compare with bounds, set the flags of the model, and warn about problems."""
     model, task, rows = setting.model, setting.data.task, setting.data.held_out
-    measured = model.validation_
+    measured, bounds = model.validation_, model._bound_values()
+    model.bounds_ = check_bounds(network, setting, bounds) if bounds else {}
     model.collapsed_ = has_collapsed(measured)
     model.decides_alike_ = measured.get("decided_alike", 0.0) >= _ALIKE
     ratio = measured["columns"] / model.plain_["columns"]

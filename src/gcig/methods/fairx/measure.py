@@ -21,7 +21,7 @@ from gcig.training.batches import all_outputs
 # Sample sizes: people per label, references per label and group, rows of figures relative to means, rows
 # whose columns are permuted. The reason gap comes with the interval that these sizes leave.
 _PEOPLE, _REFERENCES, _MEAN_ROWS, _IMPORTANCE_ROWS = 60, 800, 1024, 512
-_MEAN_STEPS = 8  # nodes of attributions relative to means: exact to three digits for smooth networks
+_MEAN_STEPS = 8  # nodes of attributions relative to means: integration, finer than in training
 
 
 @dataclass(frozen=True, eq=False)
