@@ -32,16 +32,14 @@ from gcig.methods.fairx.tuning import TUNING
 # The value of each constant that switches its effect off.
 REMOVED: dict[str, Any] = {
     "learning_rate": 2e-3,  # the plain network's with the mini-batches of small tables
-    "steps": 500,  # a third
+    "steps": 500,  # half
     "passes": 1e9,  # as many steps on few rows
     "batch_size": 64,  # what the plain network of a small table has
     "explained": 128,  # half the rows of a mini-batch
     "members": 2,
     "between": 1e-9,  # a single point
     "exchanged": 1e-9,  # a single copy
-    "floor": 1e-6,  # a root down to nearly nothing
     "width": 1.0,  # probabilities
-    "smoothness": 0.0,
     "memory": 1.0,  # the mini-batch alone
     "start": 1.0,  # the weight of predictions
     "rate": 0.2,  # multipliers follow at once

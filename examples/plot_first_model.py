@@ -14,8 +14,7 @@ import tempfile
 
 import gcig
 from gcig.methods import METHODS
-from gcig.report.charts import TradeOff
-from gcig.report.displays import ParetoDisplay
+from gcig.report.displays import ParetoDisplay, TradeOff
 
 data = gcig.load_dataset("adult", include_sensitive=False)
 table = data.X.drop(columns="native-country")
@@ -33,8 +32,8 @@ for model in models.values():
 
 # %%
 # Measure both on the other rows. AUC is how well a model ranks people. The EO gap is how much its error
-# rates differ between the groups, and GCIG how much its reasons do. With 2,000 rows even an exactly fair
-# model shows a gap, which is printed as well.
+# rates differ between the groups, and the reason gap how much its reasons do. With 2,000 rows even an exactly
+# fair model shows an EO gap, which is printed as well.
 
 points = []
 for key, model in models.items():
@@ -43,11 +42,11 @@ for key, model in models.items():
         model, table.loc[test], data.y[test], sensitive_features=data.sensitive_features[test]
     )
     print(
-        f"{label:14} AUC {found.auc:.3f}  GCIG {found.gcig:.3f} "
-        f"[{found.gcig_low:.3f}, {found.gcig_high:.3f}]  EO gap {found.eo_gap:.3f} "
+        f"{label:14} AUC {found.auc:.3f}  reason gap {found.reason_gap:.3f} "
+        f"[{found.reason_gap_low:.3f}, {found.reason_gap_high:.3f}]  EO gap {found.eo_gap:.3f} "
         f"(an exactly fair model: {found.eo_noise_floor:.3f})"
     )
-    points.append(TradeOff(label, found.auc, found.gcig, found.eo_gap))
+    points.append(TradeOff(label, found.figure("auc").interval, found.figure("reason_gap").interval))
 
 figure = ParetoDisplay(points).plot().figure_
 

@@ -13,7 +13,8 @@ from gcig.benchmark.backends import Backend
 from gcig.benchmark.results import pooled, results_frame
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore, provenance
-from gcig.benchmark.trials import COMMON, Table, Trial, common_parameters, fold_trials
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import COMMON, Trial, common_parameters, fold_trials
 from gcig.benchmark.tuning import search_trials, tune
 from reproduction.cost import measure_cost
 from reproduction.experiments import Plan

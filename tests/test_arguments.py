@@ -70,7 +70,6 @@ OF_COMPARISONS = {
 OF_OUTCOMES = {
     "n_groups": [*HOSTILE, 0, True, 2.5],
     "width": [*HOSTILE, 0],
-    "smoothness": HOSTILE,
 }
 
 

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from gcig._files import atomic_path, hash_file, read_json, sync_folder, write_atomically, write_new
+from gcig._files import atomic_path, hash_file, read_json, sync_folder, write_atomically
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions, links and pipes of POSIX")
@@ -178,13 +178,6 @@ def test_a_killed_process_leaves_the_old_file(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
     write_atomically(tmp_path / "file", "new")  # what was left behind is in nobody's way
     assert (tmp_path / "file").read_text() == "new"
-
-
-def test_a_new_file_replaces_nothing(tmp_path):
-    write_new(tmp_path / "file", b"one")
-    with pytest.raises(FileExistsError):
-        write_new(tmp_path / "file", b"two")
-    assert (tmp_path / "file").read_bytes() == b"one"
 
 
 def test_a_folder_is_synchronised_if_the_system_supports_it(tmp_path, monkeypatch):

@@ -68,14 +68,14 @@ def run_action(folder, tmp_path, **inputs):
 def test_the_action_passes_fails_and_reports(folder, tmp_path):
     inputs = {"model": "model", "data": "test.csv", "target": "approved", "sensitive": "sex\n"}
     options = "--positive\nyes\n--min-cell=1\n"
-    more = {"arguments": options, "max-gcig": "5", "report": "page one.html"}
+    more = {"arguments": options, "max-reason-gap": "5", "report": "page one.html"}
     done, summary, output = run_action(folder, tmp_path, **inputs, **more)
     assert done.returncode == 0, done.stderr
     assert "passed: GCIG" in done.stdout
     assert (folder / "page one.html").stat().st_size > 10_000
     assert "GCIG" in summary
     assert output == "report=page one.html\n"
-    done, summary, _ = run_action(folder, tmp_path, **inputs, **more | {"max-gcig": "0.0000001"})
+    done, summary, _ = run_action(folder, tmp_path, **inputs, **more | {"max-reason-gap": "-5"})
     assert done.returncode == 1
     assert "failed: GCIG" in done.stdout
     assert summary.startswith("**failed: GCIG")

@@ -16,7 +16,7 @@ from support.documented_blocks import ROOT
 
 RELEASE = SimpleNamespace(**runpy.run_path(str(ROOT / "scripts" / "release.py")))
 # Packages of the extras, which a plain installation does not have.
-EXTRAS = ("matplotlib", "tqdm", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
+EXTRAS = ("tqdm", "onnx", "onnxruntime", "dask", "ray", "mlflow", "skops", "polars")
 
 pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files cannot be listed")
 
@@ -38,7 +38,14 @@ def test_two_builds_are_the_same_bytes_and_contain_the_repository(archives):
         "gcig/report/templates/page.html",
     } <= wheel
     assert not any(name.startswith(("tests/", "docs/", "scripts/")) for name in wheel)
-    assert {"README.md", "LICENSE", "CHANGELOG.md", "docs/conf.py", "tests/tables.py", "action.yml"} <= sdist
+    assert {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "docs/conf.py",
+        "tests/example_tables.py",
+        "action.yml",
+    } <= sdist
     assert not any(name.startswith((".github/", ".ci/", "docs/_build/", "docs/api/")) for name in sdist)
 
 

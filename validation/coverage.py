@@ -138,8 +138,10 @@ def measure(model: str, groups: int, n: int, sample: int) -> dict[str, Any]:
     }
 
 
-def table(results: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return bias and coverage of every figure in every case, and how often coins look like a difference."""
+def table(results: list[dict[str, Any]], least: int = 50) -> pd.DataFrame:
+    """Return bias and coverage of every figure in cases with enough samples, and how often coins look like
+    a difference.
+    """
     truths: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     samples: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
     for each in results:
@@ -154,12 +156,12 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
         for name in MEASURES:
             measured = [each["figures"][name] for each in found if name in each["figures"]]
             known = [each for each in measured if not math.isnan(each[1])]
-            if not known or name not in truths[model, groups]:
+            if len(known) < least or name not in truths[model, groups]:
                 continue
             truth = float(np.mean(truths[model, groups][name]))
             values = np.array([_unit(name, value) for value, *_ in known])
             inside = [_unit(name, low) <= truth <= _unit(name, high) for _, low, high, _ in known]
-            coins = [each["coins"].get(name, [math.nan] * 4)[3] for each in found]
+            coins = [each["coins"][name][3] for each in found if name in each["coins"]]
             lines.append(
                 {
                     "model": model,
@@ -170,9 +172,7 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
                     "truth": _back(name, truth),
                     "bias": _back(name, float(values.mean())) - _back(name, truth),
                     "coverage": float(np.mean(inside)),
-                    "coins p <= 0.05": float(np.mean(np.array(coins) <= 0.05))
-                    if name in SQUARED
-                    else math.nan,
+                    "coins p <= 0.05": float(np.mean(np.array(coins) <= 0.05)) if coins else math.nan,
                 }
             )
     return pd.DataFrame(lines)

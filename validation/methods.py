@@ -25,7 +25,8 @@ _SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("fairx-paper", {"lambda_ig": 0.3, "lambda_fair": 0.1}),
     **{key: (key, {}) for key in ("dir", "hardt", "agarwal", "lagrangian", "adversarial")},
 }
-_FIRST = ("two_weights", "proxy_interaction", "shifted", "protected_column", "proxy", "nothing", "cancelling")
+_OURS = ("plain", "fairx", "fairx, no term for standards", "paper")
+_FIRST = ("two_weights", "shifted", "proxy_interaction", "proxy", "protected_column", "nothing")
 _ROWS, _DECIDED = 3000, 20_000
 _MEASURES = [
     *("reason_gap", "reason_gap_common", "reason_gap_varying", "attribute_shift", "reason_size"),
@@ -37,11 +38,11 @@ def grid(*, full: bool) -> Iterator[dict[str, Any]]:
     """Return the trials: generators whose fault is known first."""
     rest = [name for name in GENERATORS if name not in _FIRST]
     tasks = ("binary", "classes", "number") if full else ("binary",)
-    for seed, task, name in itertools.product(
-        range(3 if full else 1), tasks, (*_FIRST, *rest) if full else _FIRST
-    ):
-        for method, (key, _) in _SETTINGS.items():
-            if task in METHODS[key].tasks:
+    names = (*_FIRST, *rest) if full else _FIRST
+    others = [method for method in _SETTINGS if method not in _OURS]
+    for seed, task, methods in itertools.product(range(3 if full else 1), tasks, (_OURS, others)):
+        for name, method in itertools.product(names, methods):
+            if task in METHODS[_SETTINGS[method][0]].tasks:
                 yield {"generator": name, "task": task, "method": method, "seed": seed}
 
 

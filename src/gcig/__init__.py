@@ -36,7 +36,7 @@ _NAMES = {  # by the module that defines them
     "methods.saving": "load",
     "metrics.evaluation": "evaluate",
     "metrics.measure": "register_measure",
-    "metrics.plan": "prepare",
+    "metrics.planning": "prepare",
     "persistence": "PersistenceError",
     "records": "Evaluation",
     "records.limits": "CheckResult",
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from gcig.methods.saving import load as load
     from gcig.metrics.evaluation import evaluate as evaluate
     from gcig.metrics.measure import register_measure as register_measure
-    from gcig.metrics.plan import prepare as prepare
+    from gcig.metrics.planning import prepare as prepare
     from gcig.persistence import PersistenceError as PersistenceError
     from gcig.records import Evaluation as Evaluation
     from gcig.records.limits import CheckResult as CheckResult

@@ -78,14 +78,6 @@ def check_creatable(path: str | os.PathLike[str]) -> None:
     probe.unlink()
 
 
-def write_new(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file that must not exist yet and that only its owner may read, and flush it to disk."""
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def sync_folder(folder: str | os.PathLike[str]) -> None:
     """Flush renames in a folder to disk, on systems that support it."""
     if not hasattr(os, "O_DIRECTORY"):

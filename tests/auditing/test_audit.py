@@ -166,7 +166,7 @@ def test_an_audit_says_what_changed_since_the_last(tmp_path) -> None:
     after = audit_loans(make_numeric_loans(), against=tmp_path / "last.json")
     assert after.record.change is not None
     assert "since the last audit" in str(after)
-    assert "Change: what is different" in after.to_html()
+    assert "Change: every figure then and now" in after.to_html()
     with pytest.raises(InputError, match="no such file"):
         audit_loans(make_numeric_loans(), against="absent.json")
 

@@ -153,6 +153,20 @@ def test_progress_of_a_long_audit_is_shown_on_standard_error(tmp_path, capsys, m
     assert "Measuring: 400 of 400 rows" in captured.err
 
 
+@pytest.mark.parametrize("batches", [{}, BATCHES], ids=["whole", "in parts"])
+def test_rows_without_a_group_follow_the_policy(tmp_path, batches) -> None:
+    table = make_numeric_loans(400)
+    table["sex"] = table["sex"].astype(object).where(np.arange(400) % 5 > 0)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model, path = fitted(make_numeric_loans(400)), tmp_path / "t.csv"
+    own = audit_file(model, path, **ROLES, **QUICK, **batches, missing_groups="own group")
+    assert "missing" in [each.group for each in own.groups]
+    out = audit_file(model, path, **ROLES, **QUICK, **batches, missing_groups="leave out")
+    assert (out.evaluation.n_rows, out.evaluation.n_missing) == (320, 80)
+    with pytest.raises(InputError, match="sex"):
+        audit_file(model, path, **ROLES, **QUICK, **batches)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

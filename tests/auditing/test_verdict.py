@@ -90,6 +90,12 @@ def test_explanations_that_grew_in_training_are_a_red_flag() -> None:
     assert red_flags(Evaluation(()), after, before) == ()
 
 
+def test_training_rows_are_a_red_flag() -> None:
+    verdict = judge(found(SMALL, SMALL), on_training_rows=True)
+    assert (verdict.code, verdict.red_flags) == ("uncertain", ("training_rows",))
+    assert judge(found(LARGE, LARGE), on_training_rows=True).code == "different_standards"
+
+
 def table(n=1500, seed=0):
     rng = np.random.default_rng(seed)
     sex = rng.choice(["f", "m"], n)

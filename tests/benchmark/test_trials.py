@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcig._arguments import InputError
-from gcig.benchmark.trials import Table, Trial, select_shard
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import Trial, select_shard
 from gcig.core.definition import Definition
 from support.small_runs import one_trial, small_table, small_trials
 

@@ -114,7 +114,7 @@ def test_report_redraws_a_model(shell, model):
     (model / "report.html").unlink()
     assert shell("report", model)[0] == 0
     assert (model / "report.html").read_text() == page
-    for words in ("FairX on loans.csv", "held-out rows", "how was each column read"):
+    for words in ("FairX on loans.csv", "held-out rows", "how was the table read"):
         assert words in page
 
 

@@ -47,7 +47,6 @@ def test_wrong_input(shell, files):
         (["--id", "7"], "No row of"),
         ([], "No row is chosen"),
         (["--row", "3", "--favourable", "True"], "--favourable is 'True', but the classes are 'no', 'yes'"),
-        (["--row", "3", "--positive=no"], "--positive is given twice, but takes one value."),
     ):
         code, _, err = shell("explain", *files, *ROLES, "--trust-pickle", *arguments)
         assert code == 2

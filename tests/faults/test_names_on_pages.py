@@ -71,10 +71,9 @@ def test_fault_30_no_script_runs_on_the_page_of_any_command(shell, tmp_path):
     train = ["train", folder / "t.csv", *own, "--out", folder / "m", *quick]
     family = ["tradeoff", folder / "t.csv", *own, "--out", folder / "family", *quick]
     audit = ["audit", folder / "m", folder / "t.csv", *roles, "--min-cell", "1", "--quiet", "--html"]
-    rows = ["--include-rows", "--include-protected", "--id-column", "id"]
     explain = ["explain", folder / "m", folder / "t.csv", *roles, "--id-column", "id", "--id", f"{b}3"]
     compare = ["compare", folder / "t.csv", *own, "--methods", "unconstrained,hardt", "--folds", "2", "-q"]
-    commands = [train, family, [*audit, folder / "a.html", *rows], [*explain, "--html", folder / "e.html"]]
+    commands = [train, family, [*audit, folder / "a.html"], [*explain, "--html", folder / "e.html"]]
     commands += [[*compare, "--jobs", "1", "--out", folder / "run"]]
     for command in commands:
         code, _, err = shell(*command)

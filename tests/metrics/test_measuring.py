@@ -2,9 +2,11 @@
 
 import math
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -13,6 +15,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import gcig
 from gcig._arguments import InputError
 from gcig._progress import announcing
+from gcig.auditing import AuditResult
+from gcig.cli import main
 from gcig.metrics import Measure
 from gcig.metrics.measure import MEASURES, load_measures
 
@@ -210,7 +214,9 @@ def test_rows_without_a_group() -> None:
     assert any("90 rows" in each for each in out.remarks)
 
 
-def test_a_measure_from_outside_appears_everywhere() -> None:
+@pytest.fixture
+def error_rate():
+    """A measure that another package registers, in one call."""
     load_measures()
     wrong = Measure(
         "error_rate",
@@ -223,24 +229,56 @@ def test_a_measure_from_outside_appears_everywhere() -> None:
         high=1.0,
     )
     gcig.register_measure(wrong, overwrite=True)
-    try:
-        found = gcig.evaluate(model_of("binary", "linear"), X, LABELS["binary"], sensitive_features=SEX)
-        assert found.error_rate == pytest.approx(1 - found.accuracy)
-        assert found.error_rate_low < found.error_rate < found.error_rate_high
-        assert "error_rate" in str(found)
-        assert "Error rate" in found._repr_html_()
-        chosen = gcig.evaluate(
-            model_of("binary", "linear"), X, LABELS["binary"], sensitive_features=SEX, measures=["error_rate"]
-        )
-        assert list(chosen.values()) == ["error_rate", "error_rate_low", "error_rate_high"]
-    finally:
-        del MEASURES.data["error_rate"]
+    yield wrong
+    MEASURES.pop("error_rate")
+
+
+def test_a_measure_from_outside_appears_everywhere(error_rate, tmp_path) -> None:
+    y, model = LABELS["binary"], model_of("binary", "linear")
+    found = gcig.audit(model, X, y, sensitive_features=SEX)
+    assert found.error_rate == pytest.approx(1 - found.accuracy)
+    assert found.error_rate_low < found.error_rate < found.error_rate_high
+    assert found.evaluation["error_rate"] == found["error_rate"]
+    assert "Error rate" in found.evaluation._repr_html_()
+    for text in (found.to_html(), found.to_markdown(), str(found)):
+        assert "Error rate" in text
+    assert AuditResult.from_json(found.to_json()).error_rate == found.error_rate
+    assert found.check(max_error_rate=0.001).failed
+    chosen = gcig.evaluate(model, X, y, sensitive_features=SEX, measures=["error_rate"])
+    assert list(chosen.values()) == ["error_rate", "error_rate_low", "error_rate_high"]
+    table = pd.DataFrame(X, columns=list("abcd"))
+    joblib.dump(LogisticRegression().fit(table, y), tmp_path / "model.joblib")
+    table.assign(sex=SEX, y=y).to_csv(tmp_path / "t.csv", index=False)
+    flags = ["--target", "y", "--sensitive", "sex", "--trust-pickle", "--quiet", "--max-error-rate", "0.001"]
+    assert main(["audit", str(tmp_path / "model.joblib"), str(tmp_path / "t.csv"), *flags]) == 1
+
+
+def test_measures_are_chosen_by_name() -> None:
     with pytest.raises(InputError, match="measures"):
         gcig.evaluate(
             model_of("binary", "linear"), X, LABELS["binary"], sensitive_features=SEX, measures=["unknown"]
         )
     with pytest.raises(InputError, match="not defined for the task"):
         gcig.evaluate(model_of("number", "linear"), X, SCORE, sensitive_features=SEX, measures=["auc"])
+
+
+def test_the_favourable_outcome_is_a_set_of_classes_or_a_direction() -> None:
+    options = {"measures": ["favourable_rate", "selection_rate_ratio"], "n_bootstrap": 0}
+    y, model = LABELS["classes"], model_of("classes", "trees")
+    two = gcig.evaluate(model, X, y, sensitive_features=SEX, favourable=[1, 2], **options)
+    decided = np.isin(model.predict(X), [1, 2])
+    rates = [decided[each == SEX].mean() for each in ("f", "m")]
+    assert list(two.favourable_rate_groups.values()) == pytest.approx(rates)
+    assert two.selection_rate_ratio == pytest.approx(min(rates) / max(rates))
+    model, behind = model_of("number", "linear"), {}
+    for direction in ("high", "low"):
+        found = gcig.evaluate(
+            model, X, SCORE, sensitive_features=SEX, favourable=direction, measures=["disadvantage"]
+        )
+        behind[direction] = found.disadvantage_groups
+    means = [model.predict(X[each == SEX]).mean() / SCORE.std() for each in ("f", "m")]
+    assert behind["high"] == pytest.approx({"f": means[1] - means[0], "m": 0}, rel=1e-2)
+    assert behind["low"] == pytest.approx({"f": 0, "m": means[1] - means[0]}, rel=1e-2)
 
 
 def test_without_draws_there_are_no_intervals() -> None:
@@ -289,3 +327,24 @@ def test_the_number_of_calls_is_said_before_they_are_made_and_can_be_limited():
     with pytest.raises(gcig.InputError) as raised:
         gcig.evaluate(score, X, y, sensitive_features=sex, max_calls=10)
     assert raised.value.argument == "max_calls"
+
+
+class Additive(torch.nn.Module):
+    """One standard for everybody, strongly curved in the first column."""
+
+    def forward(self, x):
+        return 1.5 * torch.tanh(1.5 * x[..., 0]) + x[..., 1] + x[..., 2]
+
+
+def test_a_curved_additive_module_has_no_varying_part() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 2, 1500)
+    rows = rng.normal(size=(1500, 3)).astype("float32")
+    rows[:, 0] += groups
+    y = (Additive()(torch.tensor(rows)).numpy() + rng.logistic(size=1500) > 0.5).astype(int)
+    measures = ["reason_gap", "reason_gap_varying"]
+    found = gcig.evaluate(
+        gcig.adapt(Additive(), rows), rows, y, sensitive_features=groups.astype(str), measures=measures
+    )
+    assert found.reason_gap > 0.3
+    assert abs(found.reason_gap_varying) < 0.01

@@ -61,3 +61,27 @@ def test_equal_treatment_is_the_held_out_auc_given_the_label(measured) -> None:
     coin = np.random.default_rng(7).choice(["u", "v"], N)
     fair = gcig.evaluate(MODEL, X, Y, sensitive_features=coin, measures=["equal_treatment"])
     assert fair.equal_treatment_p > 0.05
+
+
+def test_the_share_that_changes_hands_is_half_the_distance_of_normalised_explanations(measured) -> None:
+    """Of a linear model the mean explanation relative to a group is w (x - mean of its members)."""
+    people, of_people, references, of_references = measured.chosen
+    total = 0.0
+    for cell in range(2):
+        own, sizes = of_references[cell], []
+        x = people.inputs[of_people[cell]]
+        for group in (0, 1):
+            middle = references.inputs[own[references.groups[own] == group]].mean(axis=0)
+            values = (x - middle) * MODEL.coef_[0]
+            sizes.append(values / np.abs(values).sum(axis=1, keepdims=True))
+        total += np.abs(sizes[0] - sizes[1]).sum(axis=1).mean() / 2 * np.mean(cell == Y)
+    found = gcig.evaluate(MODEL, X, Y, sensitive_features=SEX, n_bootstrap=0)
+    assert found.explanation_moved == pytest.approx(total, rel=1e-5)
+    assert 0 < found.explanation_moved < 1
+
+
+def test_calibration_is_predicted_minus_observed() -> None:
+    found = gcig.evaluate(MODEL, X, Y, sensitive_features=SEX, n_bootstrap=0)
+    expected = {g: (MODEL.predict_proba(X)[g == SEX, 1] - Y[g == SEX]).mean() for g in ("f", "m")}
+    assert found.calibration_groups == pytest.approx(expected, abs=1e-6)
+    assert found.calibration_gap == pytest.approx(abs(expected["f"] - expected["m"]), abs=1e-6)

@@ -6,8 +6,10 @@ import pytest
 
 from gcig.auditing import AuditResult
 from gcig.records import AuditRecord
+from gcig.report.answers import Setting
 from gcig.report.audit_page import audit_page
-from gcig.report.comparison_page import comparison_page, training_page
+from gcig.report.comparison_page import comparison_page
+from gcig.report.training_page import training_page
 from support.audit_records import hostile, record, subject
 from support.browsers import needs_browser, open_browser
 from support.fold_results import comparison, evaluation
@@ -33,7 +35,9 @@ PAGES = {
     "hostile": lambda: audit_page(hostile(), [hostile()]),
     "comparison": lambda: comparison_page(comparison()),
     "training": lambda: training_page(
-        {"Plain": evaluation(), "FairX": evaluation(0.89, 0.05, 0.1)}, title="t"
+        {"unconstrained": ("Plain", evaluation()), "fairx": ("FairX", evaluation(0.89, 0.05, 0.1))},
+        Setting("binary", ("no", "yes"), ("yes",), ("sex",), ("f", "m")),
+        title="t",
     ),
 }
 
@@ -90,19 +94,26 @@ def test_pages_open_from_disk_without_errors(visit, name):
     assert browser.get_log("browser") == []
     assert evaluate(browser, "performance.getEntriesByType('resource').length") == 0
     assert evaluate(browser, "getComputedStyle(document.body).maxWidth") != "none"
-    assert evaluate(browser, "document.querySelectorAll('script').length") == 1
+    assert evaluate(browser, "document.querySelectorAll('script').length") == 0
 
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [320, 375, 768])
 def test_narrow_pages_do_not_scroll_sideways(visit, name, width):
     browser = visit(name, width=width)
+    unfold(browser)
     assert evaluate(browser, "document.documentElement.scrollWidth") <= width
     assert evaluate(browser, "document.body.scrollWidth") <= width
 
 
+def unfold(browser):
+    """Open everything that is folded away."""
+    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+
+
 def test_wide_tables_of_narrow_pages_say_that_more_follows(visit):
     browser = visit("audit", width=375)
+    unfold(browser)
     wide = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
     assert evaluate(browser, f"{wide}.length") > 0
     assert evaluate(browser, f"{wide}.every(t => getComputedStyle(t).backgroundImage.includes('gradient'))")
@@ -117,15 +128,20 @@ def test_wide_tables_of_narrow_pages_say_that_more_follows(visit):
 @pytest.mark.parametrize("width", [375, 1200])
 def test_headers_of_long_names_do_not_overlap(visit, width):
     browser = visit("long-names", width=width)
+    unfold(browser)
     spilled = """[...document.querySelectorAll('th, .cards td')].filter(t => t.getClientRects().length)
         .filter(t => t.scrollWidth > t.clientWidth + 1).map(t => t.textContent)"""
     assert evaluate(browser, spilled) == []
 
 
-def test_labels_of_charts_are_not_cut_off(visit):
-    browser = visit("audit", width=375)
+@pytest.mark.parametrize("name", ["audit", "long-names", "comparison", "training"])
+def test_labels_of_charts_are_not_cut_off(visit, name):
+    browser = visit(name, width=375)
+    unfold(browser)
     outside = """[...document.querySelectorAll('svg.chart text')].filter(t => {
-        const box = t.getBBox(); return t.getClientRects().length && (box.x < -1 || box.x + box.width > 392);
+        const box = t.getBBox(), room = t.ownerSVGElement.viewBox.baseVal;
+        const at = t.hasAttribute('transform') ? 0 : box.x;
+        return t.getClientRects().length && (at < -2 || at + box.width > room.width + 2);
     }).map(t => t.textContent)"""
     assert evaluate(browser, outside) == []
 
@@ -134,8 +150,8 @@ def test_the_theme_follows_the_reader(visit):
     def colours(theme):
         browser = visit("audit", theme=theme)
         paper = evaluate(browser, "getComputedStyle(document.body).backgroundColor")
-        mark = evaluate(browser, "getComputedStyle(document.querySelector('.chart .g0')).color")
-        return paper, mark
+        text = evaluate(browser, "getComputedStyle(document.querySelector('.chart text')).fill")
+        return paper, text
 
     light, dark = colours("light"), colours("dark")
     assert sum(map(int, light[0][4:-1].split(","))) > 700
@@ -159,22 +175,16 @@ def test_pages_are_readable_without_scripts(visit, browser):
         found = browser.execute_cdp_cmd("DOM.querySelectorAll", {"nodeId": root, "selector": selector})
         return len(found["nodeIds"])
 
-    assert count("th button") == 0
     assert count("table") >= 4
     assert count("svg[role=img]") >= 2
 
 
-def test_printing_opens_every_explanation(visit):
+def test_printing_shows_what_is_folded_away(visit):
     browser = visit("audit", theme="dark")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert evaluate(browser, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert evaluate(browser, "getComputedStyle(document.querySelector('.contents')).display") == "none"
-    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert evaluate(browser, "document.querySelectorAll('details:not([open])').length") == 0
-    assert evaluate(browser, "document.querySelectorAll('th button').length") == 0  # headers then repeat
-    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert evaluate(browser, "document.querySelectorAll('details[open]').length") == 0
-    assert evaluate(browser, "document.querySelectorAll('th button').length") > 5
+    shown = "[...document.querySelectorAll('details table')].filter(t => t.getClientRects().length).length"
+    assert evaluate(browser, shown) >= 4
     printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
     assert printed.startswith(b"%PDF")
     assert len(printed) > 50_000
@@ -184,15 +194,10 @@ def test_printing_opens_every_explanation(visit):
 def test_printed_tables_are_not_cut_off(visit, name):
     browser = visit(name, width=690)  # A4 less its margins, in CSS pixels
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     cut = "[...document.querySelectorAll('.table')].filter(t => t.scrollWidth > t.clientWidth + 1)"
     assert evaluate(browser, f"{cut}.map(t => t.getAttribute('aria-label'))") == []
 
 
 def test_every_control_is_reachable_by_keyboard(visit):
     browser = visit("audit")
-    focusable = evaluate(
-        browser, "document.querySelectorAll('th button, summary, .picker select, .table[tabindex]').length"
-    )
-    assert focusable > 10
-    assert evaluate(browser, "[...document.querySelectorAll('select')].every(s => s.labels.length === 1)")
+    assert evaluate(browser, "document.querySelectorAll('summary, .table[tabindex]').length") > 10

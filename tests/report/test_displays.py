@@ -1,22 +1,48 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from gcig.report.charts import TradeOff
+from gcig.records import Interval
 from gcig.report.displays import (
     AttributionProfileDisplay,
+    DevelopmentDisplay,
     DisparityDisplay,
+    Estimate,
+    EstimatesDisplay,
     GroupRatesDisplay,
     ParetoDisplay,
-    _literal,
+    PeopleDisplay,
+    TradeOff,
+    WaterfallDisplay,
 )
+from gcig.report.displays.base import literal
+from gcig.report.displays.models import front_line
 from support.audit_records import HOSTILE, hostile
 from support.fold_results import comparison, evaluation
 
-matplotlib = pytest.importorskip("matplotlib", reason="the displays draw with matplotlib (gcig[plot])")
+NAN = float("nan")
+POINTS = [TradeOff("plain", 0.91, 0.16), TradeOff("FairX", Interval(0.90, 0.89, 0.91), 0.05, "1"),
+          TradeOff("poor", 0.5, 0.01, collapsed=True), TradeOff("unknown", 0.9, NAN)]  # fmt: skip
+DISPLAYS = {
+    "estimates": EstimatesDisplay(
+        [Estimate("a", Interval(0.3, 0.2, 0.4), 0.1), Estimate("b", Interval(NAN))], "x"
+    ),
+    "profiles": AttributionProfileDisplay(["a", "b"], {"f": [1.0, NAN], "m": [0.5, NAN]}),
+    "waterfall": WaterfallDisplay(
+        ["a", "b"], {"f": [0.2, -0.1], "m": [0.3, 0.1]}, {"f": 0.0, "m": -0.3}, 0.1
+    ),
+    "people": PeopleDisplay({"f": 31, "m": 0}, "refused"),
+    "disparity": DisparityDisplay([0.0, 0.5, 1.0], {"f": [1, 2], "m": [0, 0]}),
+    "rates": GroupRatesDisplay({"tpr": {"f": Interval(0.5, 0.4, 0.6), "m": Interval(NAN)}}),
+    "pareto": ParetoDisplay(POINTS, chance=0.02),
+    "development": DevelopmentDisplay(
+        "gap", [Interval(0.2, 0.1, 0.3), Interval(NAN), Interval(0.3)], ["a", "a", "b"]
+    ),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -28,35 +54,84 @@ def canvas():
     pyplot.close("all")
 
 
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_a_page_gets_svg_that_its_policy_allows(name):
+    svg = DISPLAYS[name].svg("a <title> & more")
+    root = ElementTree.fromstring(svg)
+    tags = {each.tag.partition("}")[2] for each in root.iter()}
+    assert not tags & {"style", "script", "use", "defs", "metadata", "image", "a"}
+    for each in root.iter():
+        assert not {"style", "id", "clip-path"} & set(each.attrib)
+        assert not any("url(" in value or value.startswith("#") for value in each.attrib.values())
+    assert root[0].text == "a <title> & more"
+    assert root[1].text == DISPLAYS[name].describe()
+    assert svg == DISPLAYS[name].svg("a <title> & more")  # deterministic
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_the_same_chart_serves_a_notebook(name):
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots()
+    assert DISPLAYS[name].plot(ax) is DISPLAYS[name]
+    assert DISPLAYS[name].ax_ is ax
+    DISPLAYS[name].plot().figure_.canvas.draw()
+
+
+def test_colours_of_a_page_are_variables():
+    svg = DISPLAYS["profiles"].svg("t")
+    assert "var(--g0)" in svg
+    assert "var(--ink)" in svg
+
+
+def test_undefined_charts_are_left_out():
+    assert EstimatesDisplay([Estimate("a", Interval(NAN))], "x").svg("t") == ""
+    assert ParetoDisplay([]).svg("t") == ""
+    assert GroupRatesDisplay({}).svg("t") == ""
+
+
+def test_hostile_names_are_text():
+    for name in HOSTILE:
+        svg = AttributionProfileDisplay([name], {name: [0.1]}).svg(name)
+        assert "<script" not in svg
+        assert "<img" not in svg
+        ElementTree.fromstring(svg)
+    display = GroupRatesDisplay.from_evaluation(hostile().evaluation)
+    display.figure_.canvas.draw()  # broken mathematics would raise here
+
+
+def test_names_are_literal_and_keep_both_ends():
+    assert literal("$x$") == r"\$x\$"
+    assert literal("_hidden").endswith("_hidden")
+    assert not literal("_hidden").startswith("_")
+    assert "\u202e" not in literal("a\u202eb")
+    assert len(literal("x" * 64_000)) == 24
+    assert literal("income of the first" + "x" * 50 + " year").endswith(" year")
+
+
+def test_the_front_leaves_out_collapsed_and_dominated_models():
+    assert front_line([*POINTS, TradeOff("worse", 0.8, 0.2)]) == [(0.05, 0.9), (0.16, 0.91)]
+
+
+def test_the_front_of_a_comparison():
+    display = ParetoDisplay.from_results(comparison(), labels={"fairx": "FairX"}, measure="outcome_gap")
+    dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
+    assert sorted(dashed[0].get_ydata()) == [pytest.approx(0.90), pytest.approx(0.91)]
+    assert display.ax_.get_xlabel() == "outcome gap"
+
+
+def test_methods_have_the_same_mark_on_every_page():
+    places = {p.series: p.place for p in ParetoDisplay.from_results(comparison()).points}
+    alone = ParetoDisplay.from_results([each for each in comparison() if each.method == "fairx"])
+    assert alone.points[0].place == places["fairx"] != places["unconstrained"]
+
+
 def explanation():
     attributions = np.array([[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[3.0, -1.0, 0.0], [1.0, 0.0, 0.0]]])
     disparity = np.array([0.4, np.nan])
     return SimpleNamespace(
         attributions=attributions, disparity=disparity, groups=("f", "m"), columns=("a", "b", "c")
     )
-
-
-RECORD_DISPLAYS = [
-    lambda record: GroupRatesDisplay.from_evaluation(record.evaluation),
-    lambda record: ParetoDisplay.from_records([record, record]),
-]
-
-
-@pytest.mark.parametrize("draw", RECORD_DISPLAYS)
-def test_hostile_names_are_literal(draw):
-    display = draw(hostile())
-    display.figure_.canvas.draw()  # broken mathematics would raise here
-    shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert _literal(HOSTILE[0]) in shown
-
-
-def test_displays_draw_on_given_axes():
-    from matplotlib import pyplot
-
-    _, ax = pyplot.subplots()
-    for display in (AttributionProfileDisplay(["a"], {"f": [1.0]}), ParetoDisplay([TradeOff("x", 0.9, 0.1)])):
-        assert display.plot(ax) is display
-        assert display.ax_ is ax
 
 
 def test_profiles_of_an_explanation_are_normalised_means_of_defined_rows():
@@ -107,34 +182,9 @@ def test_rates_of_an_estimator(needs_group):
     assert GroupRatesDisplay.from_evaluation(evaluation()).rates["base rate"]["f"].value == 0.4
 
 
-def test_the_front_of_a_comparison():
-    display = ParetoDisplay.from_results(comparison(), labels={"fairx": "FairX"})
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()][1] == "FairX"
-    dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
-    assert sorted(dashed[0].get_ydata()) == [pytest.approx(0.90), pytest.approx(0.91)]
-    assert display.plot(measure="EO gap").ax_.get_xlabel() == "EO gap"
-
-
-def test_names_are_literal():
-    assert _literal("$x$") == r"\$x\$"
-    assert _literal("_hidden").endswith("_hidden")
-    assert not _literal("_hidden").startswith("_")
-    assert "\u202e" not in _literal("a\u202eb")
-
-
-def test_without_matplotlib_the_error_names_the_fix():
+def test_pages_import_neither_torch_nor_matplotlib():
     code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from gcig.report.displays import ParetoDisplay\n"
-        "try:\n    ParetoDisplay([]).plot()\nexcept ImportError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'gcig[plot]'" in done.stdout
-
-
-def test_pages_and_displays_import_neither_torch_nor_matplotlib():
-    code = (
-        "import sys, gcig.report.audit_page, gcig.report.comparison_page\n"
+        "import sys, gcig.report.audit_page, gcig.report.comparison_page, gcig.report.training_page\n"
         "import gcig.report.displays\n"
         "print(*[name for name in ('torch', 'sklearn', 'matplotlib', 'fairlearn') if name in sys.modules])"
     )

@@ -1,61 +1,53 @@
-import re
 from dataclasses import replace
 
-from gcig.report.comparison_page import training_page
-from gcig.report.summaries import pooled_rates
+from gcig.records.limits import check_evaluation
+from gcig.report.answers import Setting
+from gcig.report.training_page import training_page
 from support.fold_results import evaluation
 from support.pages import Page
 
+SETTING = Setting("binary", ("no", "yes"), ("yes",), ("sex",), ("f", "m"))
+MODELS = {
+    "unconstrained": ("Plain", evaluation(0.9, 0.2, 0.3)),
+    "fairx": ("FairX", evaluation(0.89, 0.05, 0.1)),
+}
+
 
 def test_models_are_compared_and_columns_described():
-    found = {"Plain": evaluation(0.9, 0.2, 0.3), "FairX": evaluation(0.89, 0.05, 0.1)}
     read = Page(
         training_page(
-            found,
+            MODELS,
+            SETTING,
             title="FairX on <loans>.csv",
             columns=[("age", "input", "number"), ("<b>", "protected", "category")],
-            reasons=["GCIG 0.050 is above --max-gcig 0.01"],
-            limited=True,
-            notes=["A decimal comma."],
+            check=check_evaluation(MODELS["fairx"][1], {"max_gcig": 0.01}),
+            notes=["a decimal comma"],
         )
     )
-    for words in ("4.0 times less", "Failed", "GCIG 0.050 is above --max-gcig 0.01", "0.040 to 0.060",
+    for words in ("4.0 times less", "failed: 1 of 1 limit exceeded", "0.0500 is above 0.01", "0.040 to 0.060",
                   "A decimal comma.", "<b>", "read as", "150 held-out rows"):  # fmt: skip
         assert words in read.text
-    assert not read.all("b")
+    assert not [attrs for attrs in read.all("b") if attrs]
+    assert read.text.index("4.0 times less") < read.text.index("Are people treated")
 
 
-def test_no_model_has_the_colour_of_a_group():
-    found = {"Plain": evaluation(0.9, 0.2, 0.3), "FairX": evaluation(0.89, 0.05, 0.1)}
-    html = training_page(found, title="t")
-    of_groups, of_models = set(), set()
-    for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
-        marks = set(re.findall(r'class="(g\d)"', svg))
-        (of_groups if "Rates of each group" in svg else of_models).update(marks)
-    assert (of_groups, of_models) == ({"g0", "g1"}, {"g2", "g3"})
+def test_every_measure_of_both_models_has_a_line():
+    models = {key: (label, replace(found)) for key, (label, found) in MODELS.items()}
+    own = evaluation(own_figure=0.123)
+    read = Page(training_page(models | {"fairx": ("FairX", own)}, SETTING, title="t"))
+    assert "own figure" in read.texts
+    assert "0.123" in read.texts
 
 
-def test_one_model_within_its_limits():
-    read = Page(training_page({"FairX": evaluation(0.89, 0.05, 0.1)}, title="t", limited=True))
-    assert "Within the limits" in read.texts
-    assert "FairX has a GCIG of 0.050 and an AUC of 0.890." in read.texts
+def test_one_model_is_described_without_a_comparison():
+    read = Page(training_page({"fairx": MODELS["fairx"]}, SETTING, title="t"))
+    assert "What did it cost?" not in read.texts
+    assert "Are people treated equally well?" in read.texts
 
 
-def test_rates_of_the_favourable_outcome():
-    found = {"FairX": evaluation(0.89, 0.05, 0.1)}
-    selected = Page(training_page(found, title="t")).text
-    favoured = Page(training_page(found, title="t", favours_positive=False)).text
-    assert "selection rate" in selected
-    assert "favourable rate" not in selected
-    assert "favourable rate" in favoured
-    assert "selection rate" not in favoured
-    rates = {each: pooled_rates(found.values(), favours_positive=each == "selection rate")[each]["f"]
-             for each in ("selection rate", "favourable rate")}  # fmt: skip
-    first, second = rates.values()
-    assert [second.value, second.low, second.high] == [1 - first.value, 1 - first.high, 1 - first.low]
-
-
-def test_suppressed_cells_are_named_with_the_gaps():
+def test_suppressed_cells_are_named():
     found = replace(evaluation(), min_cell=11, suppressed_cells=("positive, m",))
-    text = Page(training_page({"FairX": found}, title="t")).text
-    assert "fewer than 11 rows: positive, m." in text
+    assert (
+        "fewer than 11 rows: positive, m."
+        in Page(training_page({"fairx": ("FairX", found)}, SETTING, title="t")).text
+    )

@@ -16,7 +16,7 @@ from reproduction.pages import csv_table, draw, markdown_table, publish
 from reproduction.results import Results
 from reproduction.run import make_trials, run
 
-from gcig.benchmark.trials import Table
+from gcig.benchmark.tables import Table
 from gcig.methods.registry import METHODS
 from reproduction import experiments, pages
 from reproduction import run as running

@@ -10,19 +10,22 @@ import numpy as np
 import pandas as pd
 
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import Table, Trial, fold_trials
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import Trial, fold_trials
 from gcig.methods.registry import METHODS, Method
 from gcig.methods.unconstrained import UnconstrainedClassifier
 
 QUICK = {"max_epochs": 2, "hidden_sizes": [4]}
 
 
-def small_table(n=160, seed=0, name="small"):
+def small_table(n=160, seed=0, name="small", task="binary"):
     rng = np.random.default_rng(seed)
     sex = rng.choice(["f", "m"], n)
     X = pd.DataFrame({"income": rng.normal(size=n) + (sex == "m"), "town": rng.choice(["a", "b", "c"], n)})
-    y = (X["income"] + rng.normal(size=n) > 0.5).astype(int)
-    return Table.of(X, y, sensitive_features=pd.Series(sex, name="sex"), name=name)
+    latent = X["income"] + rng.normal(size=n)
+    labels = {"binary": (latent > 0.5).astype(int), "number": latent}
+    y = labels.get(task, pd.cut(latent, [-9, -0.2, 0.8, 9], labels=["low", "middle", "high"]).astype(str))
+    return Table.of(X, y, sensitive_features=pd.Series(sex, name="sex"), name=name, task=task)
 
 
 def small_trials(table, methods=("unconstrained", "hardt", "fairx"), n_folds=3, **options):

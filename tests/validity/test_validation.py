@@ -77,7 +77,7 @@ def test_coverage_counts_intervals_around_the_truth() -> None:
         }
 
     rows = [row(-1, 0.2, 0.1, 0.3), row(0, 0.2, 0.1, 0.3), row(1, 0.4, 0.3, 0.5)]
-    (line,) = coverage.table(rows).to_dict("records")
+    (line,) = coverage.table(rows, least=2).to_dict("records")
     assert (line["samples"], line["coverage"], line["coins p <= 0.05"]) == (2, 0.5, 1.0)
     assert line["truth"] == pytest.approx(0.2)
     assert line["bias"] == pytest.approx(math.sqrt((0.04 + 0.16) / 2) - 0.2)

@@ -27,12 +27,14 @@ from gcig.auditing.result import AuditResult
 from gcig.auditing.subject import describe_subject, hash_model, hash_table, resolve_model
 from gcig.auditing.verdict import judge
 from gcig.core.modules import Score
-from gcig.metrics.checked import MeasureOptions, Reference
+from gcig.metrics.checked import Reference
 from gcig.metrics.evaluation import measure_once
-from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
 from gcig.records.audit import AuditRecord
+from gcig.records.options import MeasureOptions
 from gcig.records.verdict import MATERIAL
 from gcig.tables.frames import check_lengths, level_name
 from gcig.tables.names import as_spelled
@@ -135,7 +137,7 @@ def audit(
         model_sha256=sha256 or hash_model(model),
         data_sha256=hash_table(X, y, sensitive_features),
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
@@ -146,10 +148,11 @@ def _options(options: Mapping[str, Any], other: Any) -> MeasureOptions:
 
 
 def _finish(
-    record: AuditRecord, earlier: AuditRecord | None, model: Any, options: MeasureOptions, material: float
+    record: AuditRecord, earlier: AuditRecord | None, model: Any, plan: Plan, material: float
 ) -> AuditResult:
     """Add the verdict, and the change since an earlier audit."""
-    how: dict[str, Any] = {"legitimate": options.legitimate, "seed": options.seed, "material": material}
+    how: dict[str, Any] = {"legitimate": plan.options.legitimate, "seed": plan.options.seed}
+    how |= {"material": material, "on_training_rows": plan.on_training_rows}
     given, plain, trained = (getattr(model, each, None) for each in ("given_", "plain_", "validation_"))
     plain = given or plain  # a network that was given is what was repaired
     if isinstance(plain, Mapping) and isinstance(trained, Mapping):
@@ -283,7 +286,12 @@ def audit_file(
 
     def measure(each: Any) -> tuple[Plan, Evaluation, tuple[str, ...]]:
         known = assign_roles(files[0], **roles, known=columns_of(each, files[0].names))
-        source = LabelledFiles(files, known, rows_at_once=rows_at_once)
+        source = LabelledFiles(
+            files,
+            known,
+            rows_at_once=rows_at_once,
+            refuses_missing=chosen.missing_groups == "refuse",
+        )
         if source.n_rows <= in_memory_rows:
             return _measure_in_memory(each, source, reference, positive, chosen)
         return _measure_in_parts(each, source, reference, positive, chosen, jobs, backend, address)
@@ -304,7 +312,7 @@ def audit_file(
         classes=classes,
         data_sha256=hash_file(files[0].path) if len(files) == 1 else None,
     )
-    return _finish(AuditRecord(subject, evaluation, second), earlier, model, chosen, material)
+    return _finish(AuditRecord(subject, evaluation, second), earlier, model, plan, material)
 
 
 def _measure_in_memory(

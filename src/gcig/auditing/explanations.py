@@ -30,16 +30,17 @@ from gcig.auditing.rows import (
 from gcig.auditing.subject import describe_reference, resolve_model
 from gcig.core.modules import Score
 from gcig.metrics.checked import (
-    MeasureOptions,
     Reference,
     favourable_classes,
     read_labels,
     reference_table,
 )
-from gcig.metrics.plan import Plan, adapt_for, check_reference, labels_of_decisions, make_plan
+from gcig.metrics.plan import Plan, labels_of_decisions
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.samples import row_keys
 from gcig.records.explanation import ExplanationRecord
 from gcig.records.formatting import html_table, shown
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import check_features, check_groups
 from gcig.tables.frames import level_name
 from gcig.tables.read import open_table

@@ -17,10 +17,12 @@ from pandas.api import types as pt
 from gcig._arguments import InputError
 from gcig._progress import LONG, progress, silent
 from gcig.adapters import AdaptedModel
-from gcig.metrics.checked import MeasureOptions, check_rows
+from gcig.metrics.checked import check_rows, known_groups
 from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import make_plan
 from gcig.metrics.samples import row_keys
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import check_groups
 from gcig.tables.read import TableFile
 from gcig.tables.roles import Roles, check_filled, target_codes
@@ -50,6 +52,7 @@ class LabelledFiles:
     roles: Roles
     task: str = "binary"
     rows_at_once: int = ROWS_AT_ONCE
+    refuses_missing: bool = True  # whether rows without a group are an error
 
     @property
     def n_rows(self) -> int:
@@ -65,7 +68,8 @@ class LabelledFiles:
             if only not in (None, place):
                 continue
             for frame in file.batches(self.roles.columns, rows=rows or self.rows_at_once):
-                check_filled(frame, (self.roles.target, *self.roles.sensitive))
+                protected = self.roles.sensitive if self.refuses_missing else ()
+                check_filled(frame, (self.roles.target, *protected))
                 yield start, frame
                 start += len(frame)
 
@@ -141,7 +145,8 @@ def plan_of_files(
     """Freeze a plan: references are rows of the sample, unless the model knows its own."""
     flags = sorted(survey.missing)
     inputs, labels, groups, _ = source.part(0, survey.sample, classes, flags)
-    names = check_groups(survey.groups, n_rows=len(survey.groups)).names
+    _, distinct, _ = known_groups(survey.groups, options.missing_groups)
+    names = check_groups(distinct, n_rows=len(distinct)).names
     if adapted.groups is not None and set(names) <= set(adapted.groups):
         names = adapted.groups
     own = () if adapted.classes is None else tuple(adapted.classes.tolist())
@@ -153,7 +158,7 @@ def plan_of_files(
         names=names,
         missing_groups=options.missing_groups,
     )
-    keys = row_keys(survey.positions, len(rows), options.seed)
+    keys = rows.hashed_keys(survey.positions, options.seed)
     given = adapted.baselines is None
     return make_plan(adapted, options, rows, keys, given=given)
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,7 @@ class AuditResult:
         *,
         others: "list[AuditResult] | tuple[AuditResult, ...]" = (),
         check: CheckResult | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> str:
         """Return one self-contained HTML page; write it to ``path`` if given.
 
@@ -114,11 +116,13 @@ class AuditResult:
         others : sequence of AuditResult
             Audits of other models on the same rows, to compare with this one.
         check : CheckResult, optional
-            The result of `check`: a failed one sets the status of the page.
+            The result of `check`, which the page shows.
+        names : mapping, optional
+            The "model", "file", "target" and "positive" of the commands that the page suggests.
         """
         from gcig.report.audit_page import audit_page
 
-        page = audit_page(self.record, [other.record for other in others], check=check)
+        page = audit_page(self.record, [other.record for other in others], check=check, names=names)
         return write_if_named(path, page)
 
     def to_dict(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def judge(
     seed: int = 0,
     plain: Mapping[str, float] | None = None,
     trained: Mapping[str, float] | None = None,
+    on_training_rows: bool = False,
 ) -> Verdict:
     """Return the verdict about a model.
 
@@ -55,6 +56,8 @@ def judge(
         The seed of all draws, to be printed.
     plain, trained : mapping, optional
         ``reason_size`` of the plain network and of the model that was trained from it.
+    on_training_rows : bool
+        Whether people or references are rows that a model of gcig was fitted to.
 
     Examples
     --------
@@ -69,6 +72,8 @@ def judge(
     shift = _interval(evaluation, "attribute_shift")
     declared = tuple(map(str, legitimate)) if legitimate is not None else ()
     flags = red_flags(evaluation, plain, trained)
+    if on_training_rows:
+        flags = (*flags, "training_rows")
     p = evaluation.values().get(f"reason_gap{suffix}_p", math.nan)
     code, cause = _rule(gap, varying, shift, p, material, bool(declared), bool(flags))
     part = "varying" if cause == "reason_gap_varying" else "common"
@@ -146,6 +151,7 @@ _FLAGS = {
     "unfaithful_attributions": "the attributions do not describe the model",
     "cancelling_explanations": "large parts of the explanations cancel",
     "grown_explanations": "explanations grew in training",
+    "training_rows": "the model was trained on these rows",
 }
 
 

@@ -16,7 +16,8 @@ from gcig._arguments import InputError
 from gcig.benchmark.execution import failed_result, run_trial
 from gcig.benchmark.fingerprints import code_fingerprints
 from gcig.benchmark.store import RunError
-from gcig.benchmark.trials import Table, Trial, canonical_json
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import Trial, canonical_json
 from gcig.methods.registry import METHODS, Method
 from gcig.records import FoldResult
 from gcig.training.runtime import resolve_device

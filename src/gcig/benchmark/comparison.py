@@ -14,17 +14,18 @@ from gcig.benchmark.backends import BACKENDS, IN_PROCESS, Backend, device_parame
 from gcig.benchmark.results import csv_text, method_label, pooled, result_order, results_frame, summary
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import Manifest, RunStore, provenance, write_file, write_json
-from gcig.benchmark.trials import Table, Trial, common_parameters, fold_trials
-from gcig.benchmark.tuning import TUNING, Choice, search_trials, tune
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import Trial, common_parameters, fold_trials
+from gcig.benchmark.tuning import TUNING, Choice, defined_methods, search_trials, tune
 from gcig.core.definition import Definition
-from gcig.methods.registry import METHODS
+from gcig.methods.registry import METHODS, methods_for
 from gcig.records import FoldResult
 from gcig.records.formatting import html_table, shown, text_table
-from gcig.report.charts import Picture, pareto, standalone
-from gcig.report.summaries import find_front, summarise
+from gcig.report.displays import ParetoDisplay
+from gcig.report.summaries import CONCLUDED, find_front, lead_names, main_measure, summarise
 from gcig.tables.check import warn_if_sensitive_in
 
-_SHOWN = ("f1", "auc", "balanced_accuracy", "eo_gap", "gcig", "fit_seconds")
+_TASKS = {"binary": "two classes", "classes": "several classes", "number": "numbers"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +78,31 @@ class ComparisonResult:
         asked, tables = self.manifest.configuration, len(self.manifest.data)
         if not {"methods", "seeds", "folds"} <= asked.keys():
             return len(self.results)
-        return tables * len(asked["methods"]) * len(asked["seeds"]) * int(asked["folds"])
+        trained = tables * len(asked["methods"]) - sum(map(len, self.left_out.values()))
+        return trained * len(asked["seeds"]) * int(asked["folds"])
+
+    @cached_property
+    def tasks(self) -> dict[str, str]:
+        """Table -> its task: "binary", "classes" or "number"."""
+        return {each.dataset: each.evaluation.task for each in self.results if each.evaluation is not None}
+
+    @property
+    def left_out(self) -> dict[str, list[str]]:
+        """Table -> the requested methods that are not defined for its task."""
+        asked = [method for method in self.manifest.configuration.get("methods", ()) if method in METHODS]
+        found = {
+            name: [m for m in asked if task not in METHODS[m].tasks] for name, task in self.tasks.items()
+        }
+        return {name: methods for name, methods in found.items() if methods}
+
+    @property
+    def remarks(self) -> list[str]:
+        """Which methods were left out, and why."""
+        return [
+            f"Left out of {name}, because not defined for {_TASKS[self.tasks[name]]}: "
+            f"{', '.join(map(method_label, methods))}."
+            for name, methods in self.left_out.items()
+        ]
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -89,30 +114,29 @@ class ComparisonResult:
         return summary(self.frame)
 
     def pooled(self) -> pd.DataFrame:
-        """Return EO gap with its noise floor, AUC and F1 of the pooled out-of-fold predictions per method."""
+        """Return utility and outcome measures of the pooled out-of-fold predictions per method."""
         return pooled(self.results)
 
     def pareto(self) -> pd.DataFrame:
-        """Return the methods that no other method on the same table dominates in AUC, EO gap and GCIG.
+        """Return the methods that no other one dominates in utility, outcome gap and reason gap.
 
         The criteria are means over the folds. Methods with a fold that failed, collapsed or gives everyone
-        the same decision are left out, and so is Hardt, which has no rank in GCIG.
+        the same decision are left out, and so is Hardt, which has no rank in reasons.
         """
-        measures = ("auc", "eo_gap", "gcig")
         rows = [
-            (dataset, method.method, method.variant, *map(method.mean, measures))
+            {"dataset": dataset, "method": method.method, "variant": method.variant}
+            | {name: method.mean(name) for name in (main_measure(method.task), *CONCLUDED)}
             for dataset, methods in summarise(sorted(self.results, key=result_order)).items()
             for method, on_front in zip(methods, find_front(methods), strict=True)
             if on_front
         ]
-        return pd.DataFrame(rows, columns=["dataset", "method", "variant", *measures])
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=["dataset", "method", "variant"])
 
-    def plot(self) -> Picture:
-        """Plot AUC against GCIG and against the EO gap, one point per method; Hardt only in the latter."""
+    def plot(self, measure: str = "reason_gap", ax: Any = None) -> ParetoDisplay:
+        """Plot the task's utility against a gap, one point per method; Hardt only for outcomes."""
         results = sorted(self.results, key=result_order)
         labels = {result.method: method_label(result.method) for result in results}
-        points = [each.trade_off for methods in summarise(results, labels).values() for each in methods]
-        return Picture(standalone(pareto(points)))
+        return ParetoDisplay.from_results(results, labels=labels, measure=measure, ax=ax)
 
     def save(self, out: str | os.PathLike[str]) -> None:
         """Write results.csv, summary.csv, pooled.csv and provenance.json into a folder."""
@@ -134,11 +158,13 @@ class ComparisonResult:
         """Return a header and one line per method: means, deviations, failed and collapsed folds."""
         means = self.summary()
         several = means["dataset"].nunique() > 1
-        table = [(*(["dataset"] if several else []), "method", *_SHOWN, "notes")]
+        names = dict.fromkeys(name for task in self.tasks.values() for name in lead_names(task))
+        measures = [name for name in (*names, "fit_seconds") if name in means]
+        table = [(*(["dataset"] if several else []), "method", *measures, "notes")]
         for row in means.to_dict("records"):
             notes = [f"{row[what]} {what}" for what in ("failed", "collapsed") if row[what]]
             name = " ".join(filter(None, (method_label(row["method"]), row["variant"])))
-            figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in _SHOWN)
+            figures = (f"{shown(row[measure])} ± {shown(row[f'{measure}_sd'])}" for measure in measures)
             table.append((*([row["dataset"]] if several else []), name, *figures, ", ".join(notes)))
         return table
 
@@ -153,6 +179,7 @@ def compare(
     seeds: Sequence[int] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     tuning: str = "none",
+    task: str = "auto",
     n_jobs: int = 1,
     backend: str = "loky",
     address: str | None = None,
@@ -167,13 +194,15 @@ def compare(
 
     Parameters
     ----------
-    X, y, sensitive_features : table, two-class labels, and the group of each row.
-    methods : keys of `gcig.methods.METHODS`; all methods by default.
+    X, y, sensitive_features : table, labels (two classes, several, or numbers), and the group of each row.
+    methods : keys of `gcig.methods.METHODS`; all methods by default. Those that are not defined for the task
+        are left out, and ``remarks`` of the result says so.
     folds : number of folds.
     seeds : seeds of the partitions into folds, if one partition is not enough; ``[random_state]`` by default.
     parameters : parameters by method key; the estimators' defaults otherwise.
     tuning : "nested" chooses parameters by grid search inside the training rows of every fold; "split" by
         one search on a 60/20/20 split, some of whose rows are tested later.
+    task : "binary", "classes" or "number"; recognised from the labels by default.
     n_jobs : number of processes on this machine; results on a CPU do not depend on it.
     backend : a backend of joblib: "loky", processes of this machine, or "dask" or "ray", a running cluster,
         all of whose workers are used.
@@ -197,7 +226,8 @@ def compare(
     (4, ['unconstrained', 'fairx'])
     """
     check_arguments(random_state=random_state, name=name, address=address, backend=backend, n_jobs=n_jobs)
-    table = Table.of(X, y, sensitive_features=sensitive_features, name=name)
+    check_arguments(task=task)
+    table = Table.of(X, y, sensitive_features=sensitive_features, name=name, task=task)
     warn_if_sensitive_in(table.X, table.groups)
     return compare_tables(
         [table],
@@ -251,16 +281,22 @@ def compare_tables(
         raise InputError("shard needs out, the folder in which the parts are combined. Pass out as well.")
     definition = definition or Definition()
     common = device_parameters(device, backend)
-    given = {
-        method: {**common_parameters(method, common), **(parameters or {}).get(method, {})}
-        for method in names
-    }
+    given = {method: dict((parameters or {}).get(method, {})) for method in names}
+    for table in tables:
+        if not defined_methods(names, table.task):
+            raise InputError(
+                f"has no method for {table.name!r}, which is about {_TASKS[table.task]}. Choose from "
+                f"{', '.join(methods_for(table.task))}.",
+                argument="methods",
+            )
     configuration = {
         "kind": "comparison",
         "methods": names,
         "folds": folds,
         "seeds": [int(seed) for seed in seeds],
-        "parameters": given,
+        "parameters": {
+            m: {**common_parameters(m, common, METHODS[m].tasks[0]), **p} for m, p in given.items()
+        },
         "tuning": tuning,
         "definition": definition.to_dict(),
     }
@@ -278,12 +314,19 @@ def compare_tables(
     trials = [
         trial
         for table in tables
-        for method in names
+        for method in defined_methods(names, table.task)
         for seed in seeds
         for trial in fold_trials(
             table,
             method,
-            _parameters_per_fold(choices, table, method, seed, given[method], folds),
+            _parameters_per_fold(
+                choices,
+                table,
+                method,
+                seed,
+                {**common_parameters(method, common, table.task), **given[method]},
+                folds,
+            ),
             seed=seed,
             definition=definition,
         )
@@ -326,6 +369,7 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
     "random_state": ("an integer from 0 to 2**32 - 1", _SEED),
     "tuning": (f"one of {', '.join(map(repr, TUNING))}", lambda value: value in TUNING),
+    "task": (f"'auto' or one of {', '.join(map(repr, _TASKS))}", lambda value: value in ("auto", *_TASKS)),
     "n_jobs": ("an integer from 1 to 10,000", partial(is_count, least=1, below=10_001)),
     "backend": (f"one of {', '.join(map(repr, BACKENDS))}", lambda value: value in BACKENDS),
     "address": _TEXT,

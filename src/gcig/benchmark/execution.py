@@ -16,13 +16,17 @@ from gcig._arrays import Positions
 from gcig._progress import silent
 from gcig.adapters import adapt
 from gcig.benchmark.store import RunError
-from gcig.benchmark.trials import TRIAL_FIELDS, TUNING_ROWS, Table, Trial
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import TRIAL_FIELDS, TUNING_ROWS, Trial
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
 from gcig.metrics.evaluation import evaluate
+from gcig.metrics.utility import MAIN
 from gcig.records import FoldResult
 from gcig.tables.splitting import hold_out, k_folds, split_table
 
+UNFAIRNESS = ("outcome_gap", "reason_gap")  # what tuning lowers
+KNOWING = {"binary": "auc", "classes": "auc", "number": "r2"}  # whether a model has collapsed
 _MAX_LINE = 500  # characters of an error or warning that are kept
 
 
@@ -53,7 +57,7 @@ def split_rows(trial: Trial, table: Table) -> tuple[Positions, Positions]:
     A tuning trial gets 60 % and 20 % of the table, or three quarters and one quarter of a fold's training
     rows, and is fitted on at most `TUNING_ROWS` of them.
     """
-    y, groups = table.y.to_numpy(), table.groups.codes
+    y, groups = table.strata(max(trial.n_folds, 3)), table.groups.codes
     if trial.n_folds == 0:
         train, validation, _ = split_table(y, groups, random_state=trial.seed)
         return _thin_out(train, y, groups, trial.seed), validation
@@ -92,7 +96,7 @@ def failed_result(trial: Trial, error: str, *, worker_died: bool = False) -> Fol
 
 def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     train, test = split_rows(trial, table)
-    model = make_estimator(trial)
+    model = make_estimator(trial, table.task)
     X, y, groups = table.rows(train)
     start = time.perf_counter()
     model.fit(X, y, sensitive_features=groups)
@@ -104,6 +108,10 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
             X,
             y,
             sensitive_features=groups,
+            task=table.task,
+            measures=sorted({MAIN[table.task], KNOWING[table.task], *UNFAIRNESS})
+            if trial.role == "tune"
+            else "default",
             definition=trial.definition,
             min_cell=1,  # results are compared between methods, not published per group
             n_bootstrap=0,
@@ -115,9 +123,9 @@ def _fit_and_measure(trial: Trial, table: Table) -> FoldResult:
     return replace(measured, predictions=_predictions(model, table, test))
 
 
-def make_estimator(trial: Trial) -> Any:
+def make_estimator(trial: Trial, task: str = "binary") -> Any:
     """Return the unfitted estimator of a trial, with the trial's seed."""
-    estimator = METHODS[trial.method].estimator
+    estimator = METHODS[trial.method].estimator_for(task)
     known = estimator().get_params(deep=False)
     own = {
         name: value
@@ -135,16 +143,18 @@ def _from_json(name: str, value: Any) -> Any:
 
 
 def _predictions(model: Any, table: Table, rows: Positions) -> dict[str, tuple[float, ...]]:
-    """Return each row's position in the table, label, group, score and decision (or its probability)."""
+    """Return each row's position in the table, label, group, scores and decision (or its probability)."""
     X, y, groups = table.rows(rows)
     adapted = adapt(model, X)
     outputs = adapted.predict(X, groups, encoded=adapted.encode(X, groups))
+    scores = np.asarray(outputs.scores, dtype=np.float64).reshape(len(rows), -1)
+    decisions = np.asarray(outputs.decisions, dtype=np.float64)
     columns = {
         "position": rows,
         "label": y.to_numpy(),
         "group": table.groups.codes[rows],
-        "score": outputs.scores,
-        "prediction": outputs.decisions,
+        **{f"score{k}" if scores.shape[1] > 1 else "score": scores[:, k] for k in range(scores.shape[1])},
+        "prediction": decisions if decisions.ndim == 1 else decisions.argmax(axis=1),
     }
     return {name: tuple(np.asarray(values, dtype=np.float64).tolist()) for name, values in columns.items()}
 

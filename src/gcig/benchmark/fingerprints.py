@@ -15,7 +15,7 @@ from gcig.methods.registry import METHODS
 _RESULT_CODE = (
     *("_arguments", "adapters", "core", "datasets", "methods", "metrics", "tables"),
     *("models", "records/base", "records/evaluation", "training"),
-    *("benchmark/execution", "benchmark/trials"),
+    *("benchmark/execution", "benchmark/tables", "benchmark/trials"),
 )
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "fairlearn")
 

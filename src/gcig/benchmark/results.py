@@ -1,4 +1,4 @@
-"""Results as tables: one row per fold as in results.csv, means, and metrics of pooled predictions."""
+"""Results as tables: one row per fold as in results.csv, means, and figures of pooled predictions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,40 +10,41 @@ import pandas as pd
 
 from gcig.benchmark.trials import TRIAL_FIELDS, canonical_json
 from gcig.methods.registry import METHODS
+from gcig.metrics.measure import MEASURES, load_measures
 from gcig.metrics.predictions import evaluate_arrays
 from gcig.records import Evaluation, FoldResult
 from gcig.tables.check import Groups
 from gcig.tables.names import guard_formula
 
-MEASURES = (
-    *("f1", "auc", "accuracy", "balanced_accuracy", "log_loss"),
-    *("eo_gap", "eo_noise_floor", "eo_worst", "delta_tpr", "delta_fpr"),
-    *("gcig", "gcig_members", "gcig_raw", "gcig_l2", "gcig_label0", "gcig_label1"),
-    *("reference_offset", "faithfulness", "attribute_effect", "effective_columns", "completeness"),
-)
-_EXTRA = (
-    *("threshold", "selection_rate", "demographic_parity_difference", "selection_rate_ratio"),
-    *("undefined_rows", "n_rows"),
-)
-RESULT_COLUMNS = (
-    *("dataset", "method", "fold", "seed"),
-    *(*MEASURES, "collapsed", "fit_seconds", "parameters"),
-    *("variant", "repeat", *_EXTRA, "error", "n_warnings"),
-)
+_FIRST = ("dataset", "method", "fold", "seed")
+_LAST = ("collapsed", "fit_seconds", "parameters", "variant", "repeat", "threshold", "n_rows", "error",
+         "n_warnings")  # fmt: skip
 _BY = ["dataset", "method", "variant"]
 
 
+def measures_of(results: Iterable[FoldResult]) -> list[str]:
+    """Return the names of the figures of some results, in the order of the registry of measures."""
+    load_measures()
+    found = {
+        each.name for result in results if result.evaluation is not None for each in result.evaluation.figures
+    }
+    known = [name for name in MEASURES if name in found]
+    return [*known, *sorted(found - set(known))]
+
+
 def results_frame(results: Iterable[FoldResult]) -> pd.DataFrame:
-    """Return one row per result with the columns `RESULT_COLUMNS`, in an order set by the content alone.
+    """Return one row per result, with one column per measure, in an order set by the content alone.
 
     A failed trial has NaN for every measure and its ``error``; otherwise ``error`` is missing. Methods are
     in the order of the registry.
     """
-    rows = [_row(result) for result in sorted(results, key=result_order)]
-    frame = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
-    types = dict.fromkeys((*MEASURES, "fit_seconds", *_EXTRA), "float64")
+    ordered = sorted(results, key=result_order)
+    measures = measures_of(ordered)
+    rows = [_row(result, measures) for result in ordered]
+    frame = pd.DataFrame(rows, columns=[*_FIRST, *measures, *_LAST])
+    types = dict.fromkeys((*measures, "fit_seconds", "threshold"), "float64")
     types |= dict.fromkeys(("fold", "seed", "repeat"), "int64")
-    types |= {"collapsed": "boolean", "undefined_rows": "Int64", "n_rows": "Int64"}
+    types |= {"collapsed": "boolean", "n_rows": "Int64"}
     return frame.astype(types)
 
 
@@ -53,7 +54,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     Failed results are left out of the means. Columns also count the folds that finished, failed and
     collapsed.
     """
-    names = [*MEASURES, "fit_seconds"]
+    names = [name for name in frame.columns if name not in (*_FIRST, *_LAST)] + ["fit_seconds"]
     grouped = frame.groupby(_BY, sort=False)
     means, deviations = grouped[names].mean(), grouped[names].std(ddof=1).add_suffix("_sd")
     counts = pd.DataFrame(
@@ -68,10 +69,10 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
-    """Return metrics of the pooled out-of-fold predictions per dataset, method and variant.
+    """Return figures of the pooled out-of-fold predictions per dataset, method and variant.
 
     The folds of one seed and repeat are pooled; several seeds and repeats are averaged. On small tables the
-    EO gap of a single fold is mostly noise (``eo_noise_floor``), and the pooled one less so.
+    outcome gap of a single fold is mostly noise (``eo_noise_floor``), and the pooled one less so.
     """
     rows = []
     for by, members in groupby(
@@ -80,13 +81,10 @@ def pooled(results: Iterable[FoldResult]) -> pd.DataFrame:
         own = [result for result in members if result.predictions]
         passes = sorted({(result.seed, result.repeat) for result in own})
         found = [_pooled([r for r in own if (r.seed, r.repeat) == each]) for each in passes]
-        names = ("eo_gap", "eo_noise_floor", "eo_worst", "auc", "f1", "accuracy", "balanced_accuracy")
-        metrics = {
-            name: float(np.mean([getattr(each, name) for each in found])) if found else math.nan
-            for name in names
-        }
+        names = dict.fromkeys(figure.name for each in found for figure in each.figures)
+        figures = {name: float(np.mean([each[name] for each in found])) for name in names}
         n_rows = found[0].n_rows if found else 0
-        rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **metrics})
+        rows.append({**dict(zip(_BY, by, strict=True)), "folds": len(own), "n_rows": n_rows, **figures})
     return pd.DataFrame(rows)
 
 
@@ -116,10 +114,11 @@ def _guard(value: Any) -> Any:
     return guard_formula(value) if isinstance(value, str) else value
 
 
-def _row(result: FoldResult) -> dict[str, Any]:
+def _row(result: FoldResult, measures: Sequence[str]) -> dict[str, Any]:
     measured = {} if result.evaluation is None else result.evaluation.scalars()
     return {
-        **{name: measured.get(name) for name in (*MEASURES, *_EXTRA, "collapsed")},
+        **{name: measured.get(name, math.nan) for name in measures},
+        **{name: measured.get(name) for name in ("collapsed", "threshold", "n_rows")},
         **{name: getattr(result, name) for name in TRIAL_FIELDS},
         "fit_seconds": result.fit_seconds,
         "parameters": canonical_json(dict(result.parameters)),
@@ -134,13 +133,18 @@ def _pooled(results: Sequence[FoldResult]) -> Evaluation:
 
     groups = column("group").astype(np.int64)
     names = tuple(map(str, range(int(groups.max()) + 1)))
+    evaluation = results[0].evaluation
+    task: Any = "binary" if evaluation is None else evaluation.task
+    outputs = sorted(name for name in results[0].predictions if name.startswith("score"))
+    labels: Any = column("label") if task == "number" else column("label").astype(np.int64)
     return evaluate_arrays(
-        column("label").astype(np.int64),
-        column("score"),
+        labels,
+        np.column_stack([column(name) for name in outputs]),
         column("prediction"),
         Groups(groups, names, ("group",)),
         None,
         threshold=math.nan,
         probabilistic=False,
         min_cell=1,
+        task=task,
     )

@@ -10,7 +10,8 @@ from filelock import FileLock
 from gcig._progress import progress as report_progress
 from gcig.benchmark.backends import IN_PROCESS, Backend
 from gcig.benchmark.store import RunError, RunStore
-from gcig.benchmark.trials import TUNING_ROWS, Table, Trial, select_shard
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import TUNING_ROWS, Trial, select_shard
 from gcig.records import FoldResult
 
 _POLL_SECONDS = 0.5  # between two polls of trials that other processes have claimed

@@ -23,7 +23,8 @@ from filelock import FileLock, Timeout
 from gcig._arguments import warn_caller
 from gcig._files import read_json, write_atomically
 from gcig.benchmark.fingerprints import code_fingerprints, installed_versions
-from gcig.benchmark.trials import Table, Trial, canonical_json
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import Trial, canonical_json
 from gcig.records import FoldResult
 
 _FORMAT = 1

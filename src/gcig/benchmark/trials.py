@@ -1,29 +1,22 @@
-"""Trials, one method with its parameters on one fold of one table, and the tables, identified by content."""
+"""Trials: one method with its parameters on one fold of one table, identified by content."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-import pandas as pd
-from pandas.api import types as pt
-
 from gcig._arguments import InputError
 from gcig.core.definition import Definition
-from gcig.datasets.registry import load_dataset
 from gcig.methods.registry import METHODS
-from gcig.tables.check import Groups, check_cells, check_features, check_groups, check_labels
-from gcig.tables.frames import check_lengths, level_codes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from gcig.benchmark.tables import Table
 
 ROLES = ("test", "tune")
 TRIAL_FIELDS = ("dataset", "method", "variant", "fold", "seed", "repeat")  # shared with results
@@ -138,14 +131,17 @@ def fold_trials(
     ]
 
 
-def common_parameters(method: str, common: Mapping[str, Any] = COMMON) -> dict[str, Any]:
-    """Return the common settings that a method has parameters for.
+def common_parameters(
+    method: str, common: Mapping[str, Any] = COMMON, task: str = "binary"
+) -> dict[str, Any]:
+    """Return the common settings that a method has parameters for; the threshold is one of two classes.
 
     >>> common_parameters("fairx"), common_parameters("hardt")  # hardt has thresholds of its own
     ({'threshold': 'f1'}, {})
     """
-    known = METHODS[method].estimator().get_params(deep=False)
-    return {name: value for name, value in common.items() if name in known}
+    known = METHODS[method].estimator_for(task)().get_params(deep=False)
+    dropped = () if task == "binary" else ("threshold",)
+    return {name: value for name, value in common.items() if name in known and name not in dropped}
 
 
 def grid(space: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -189,77 +185,3 @@ def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:40] or "_"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Table:
-    """Validated rows, labels (0 and 1), group names and the protected attribute of a named table.
-
-    >>> german = Table.shipped("german")
-    >>> german.name, german.X.shape, german.attribute
-    ('german', (1000, 20), 'sex')
-    """
-
-    name: str
-    X: pd.DataFrame
-    y: pd.Series[int]
-    sensitive_features: pd.Series[str]
-    attribute: str
-
-    @classmethod
-    def of(cls, X: Any, y: Any, *, sensitive_features: Any, name: str | None = None) -> Self:
-        """Validate a user's data; without a name the table is named after its hash."""
-        n_rows = check_lengths(X=X, y=y, sensitive_features=sensitive_features)
-        frame = check_features(X).reset_index(drop=True)
-        labels = check_labels(y, n_rows=n_rows)
-        groups = check_groups(sensitive_features, n_rows=n_rows)
-        check_cells(labels, groups)
-        table = cls(
-            name or "table",
-            frame,
-            pd.Series(labels.codes, name="y"),
-            pd.Series(np.asarray(groups.names, dtype=object)[groups.codes], name=groups.attribute),
-            groups.attribute,
-        )
-        return table if name else replace(table, name=f"table-{table.sha256[:8]}")
-
-    @classmethod
-    def shipped(cls, name: str) -> Self:
-        """Load a registered dataset."""
-        data = load_dataset(name)
-        return cls.of(data.X, data.y, sensitive_features=data.sensitive_features, name=name)
-
-    @cached_property
-    def groups(self) -> Groups:
-        """The groups as codes into their sorted names."""
-        return check_groups(self.sensitive_features, n_rows=len(self.y))
-
-    @cached_property
-    def sha256(self) -> str:
-        """SHA-256 of the content without the name: column names, kinds and values, labels and groups."""
-        digest = hashlib.sha256()
-        columns = {**{f"X {name}": self.X[name] for name in self.X}, "y": self.y}
-        for part in _content({**columns, "groups": self.sensitive_features}):
-            digest.update(len(part).to_bytes(8, "little") + part)
-        return digest.hexdigest()
-
-    def rows(self, positions: NDArray[np.int64]) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[str]]:
-        """Return the inputs, labels and groups of the rows at some positions."""
-        return self.X.iloc[positions], self.y.iloc[positions], self.sensitive_features.iloc[positions]
-
-    def __repr__(self) -> str:
-        groups = ", ".join(self.groups.names)
-        return f"Table {self.name!r}: {len(self.y):,} rows, {self.X.shape[1]} columns, groups {groups}"
-
-
-def _content(columns: dict[str, pd.Series[Any]]) -> Iterator[bytes]:
-    """Yield bytes that are equal for equal values on every platform and with every version of pandas."""
-    for name, column in columns.items():
-        if pt.is_numeric_dtype(column.dtype):
-            kind = "bool" if pt.is_bool_dtype(column.dtype) else "number"
-            values = column.to_numpy(np.float64, na_value=np.nan) + 0.0  # maps -0.0 to 0.0
-            values = np.where(np.isnan(values), np.nan, values).astype("<f8")  # all NaNs get the same bits
-            yield from (canonical_json([name, kind]).encode(), values.tobytes())
-        else:
-            codes, levels = level_codes(column)
-            yield from (canonical_json([name, "text", levels]).encode(), codes.astype("<i8").tobytes())

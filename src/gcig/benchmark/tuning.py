@@ -5,36 +5,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gcig.benchmark.execution import UNFAIRNESS
 from gcig.benchmark.runner import run_trials
 from gcig.benchmark.store import RunStore
-from gcig.benchmark.trials import COMMON, Table, Trial, canonical_json, common_parameters, grid
+from gcig.benchmark.tables import Table
+from gcig.benchmark.trials import COMMON, Trial, canonical_json, common_parameters, grid
 from gcig.core.definition import Definition
 from gcig.methods.registry import METHODS
+from gcig.metrics.utility import MAIN
 from gcig.records import FoldResult
 
 TUNING = ("none", "split", "nested")
 TOLERANCE = 0.01
 RULE = (
-    "Among the candidates whose mean of AUC and F1 on the validation rows is within 0.01 of the best in the "
-    "method's grid, choose the one with the lowest eo_gap + gcig. AUC and GCIG measure the score, F1 and the "
-    "EO gap the decisions, so that a method whose decisions differ from its score is judged by both. "
-    "Candidates that failed, collapsed or give everyone the same decision are excluded."
+    "Among the candidates whose utility on the validation rows (AUC of two classes, accuracy of several, R2 "
+    "of numbers) is within 0.01 of the best in the method's grid, choose the one with the lowest outcome gap "
+    "+ reason gap (the outcome gap alone if there are too few rows for the other). Candidates that failed, "
+    "collapsed or give everyone the same decision are excluded."
 )
+OPTIONAL = ("reason_gap",)  # needs more rows than decisions do
 SPLIT_REPEATS = 3  # fits per candidate on a single split; nested tuning averages over folds instead
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Validation metrics of one setting: means over its fits, and the numbers that failed or collapsed.
+    """Validation figures of one setting: means over its fits, and the numbers that failed or collapsed.
 
-    A fit with the same decision for everyone counts as collapsed: its F1 can be high, and its EO gap is zero.
+    A fit with the same decision for everyone counts as collapsed: its outcome gap is zero.
     """
 
     parameters: Mapping[str, Any]
-    auc: float
-    f1: float
-    eo_gap: float
-    gcig: float
+    utility: float
+    unfairness: float  # outcome gap + reason gap
     collapsed: int = 0
     failed: int = 0
 
@@ -43,22 +45,20 @@ class Candidate:
         """Average the results of one setting."""
         found = [result.evaluation for result in results if result.evaluation is not None]
 
-        def mean(name: str) -> float:
-            return math.fsum(getattr(each, name) for each in found) / len(found) if found else math.nan
+        def mean(values: Iterable[float]) -> float:
+            return math.fsum(values) / len(found) if found else math.nan
 
-        collapsed = sum(each.degenerate for each in found)
-        auc, f1, eo_gap, gcig = map(mean, ("auc", "f1", "eo_gap", "gcig"))
-        return cls(dict(parameters), auc, f1, eo_gap, gcig, collapsed, failed=len(results) - len(found))
-
-    @property
-    def utility(self) -> float:
-        """The mean of AUC (of the score) and F1 (of the decisions)."""
-        return (self.auc + self.f1) / 2
-
-    @property
-    def unfairness(self) -> float:
-        """The sum of the EO gap (of the decisions) and GCIG (of the score)."""
-        return self.eo_gap + self.gcig
+        return cls(
+            dict(parameters),
+            mean(each[MAIN[each.task]] for each in found),
+            sum(
+                0.0 if math.isnan(gap) and name in OPTIONAL else gap
+                for name in UNFAIRNESS
+                for gap in [mean(each[name] for each in found)]
+            ),
+            collapsed=sum(each.degenerate for each in found),
+            failed=len(results) - len(found),
+        )
 
     @property
     def usable(self) -> bool:
@@ -86,11 +86,11 @@ class Choice:
 def choose(candidates: Sequence[Candidate]) -> int | None:
     """Return the index of the candidate that the rule selects, or None if no candidate is usable.
 
-    Of equal candidates the first is selected. In the example, the second has a low F1 and the third a larger
-    EO gap:
+    Of equal candidates the first is selected. In the example, the second has a low utility and the third a
+    larger gap:
 
-    >>> metrics = [(0.92, 0.42, 0.032, 0.1), (0.92, 0.22, 0.028, 0.1), (0.92, 0.43, 0.05, 0.1)]
-    >>> choose([Candidate({}, *each) for each in metrics])
+    >>> figures = [(0.92, 0.132), (0.90, 0.128), (0.92, 0.15)]
+    >>> choose([Candidate({}, *each) for each in figures])
     0
     """
     usable = [index for index, each in enumerate(candidates) if each.usable]
@@ -143,7 +143,7 @@ def search_trials(
             dataset=table.name,
             data_hash=table.sha256,
             method=method,
-            parameters={**common_parameters(method, common), **candidate},
+            parameters={**common_parameters(method, common, table.task), **candidate},
             fold=fold,
             n_folds=n_folds if nested else 0,
             seed=seed,
@@ -152,12 +152,21 @@ def search_trials(
             role="tune",
         )
         for table in tables
-        for method in (METHODS if methods is None else methods)
+        for method in defined_methods(METHODS if methods is None else methods, table.task)
         for seed in {"none": (), "split": seeds[:1], "nested": seeds}[tuning]
         for fold in range(n_folds if nested else 1)
-        for candidate in grid(METHODS[method].search_space)
+        for candidate in grid(METHODS[method].search_space_for(table.task))
         for repeat in range(1 if nested else SPLIT_REPEATS)
     ]
+
+
+def defined_methods(methods: Iterable[str], task: str) -> list[str]:
+    """Return the methods that are defined for a task.
+
+    >>> defined_methods(["hardt", "fairx"], "number")
+    ['fairx']
+    """
+    return [method for method in methods if task in METHODS[method].tasks]
 
 
 def tune(

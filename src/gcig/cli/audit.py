@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import ExitCode, check_writable, echo, say, wrap_for_terminal
+from gcig.cli.frame import ExitCode, check_writable, command, echo, say
 from gcig.cli.limits import LimitedCommand, given_limits
 from gcig.records.verdict import MATERIAL
 
@@ -17,38 +17,19 @@ if TYPE_CHECKING:
     from gcig.auditing import AuditResult, CheckResult
 
 
-@click.command(
+@command(
+    "Measure any model, and check it against limits.",
+    "gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
     cls=LimitedCommand,
-    short_help="Measure any model, and check it against limits.",
-    example="gcig audit model/ test.csv --target approved --sensitive sex --max-reason-gap 0.1",
 )
 @opt.model_and_file
 @opt.target_options
 @opt.model_columns_options
-@opt.min_cell_option
+@opt.measure_option(
+    *("measures", "task", "attribution", "legitimate", "robustness", "threshold", "favourable"),
+    *("min_cell", "missing_groups", "n_bootstrap", "max_calls"),
+)
 @opt.flag("--conservative", "Compare the end of the 95 % interval on the bad side with the limits.")
-@opt.threshold_option
-@opt.option(
-    "--task",
-    None,
-    "What the model predicts; recognised from model and target by default.",
-    default="auto",
-    type=click.Choice(["auto", "binary", "classes", "number"]),
-)
-@opt.option(
-    "--measures",
-    None,
-    "The figures: the usual ones, with those relative to means and from the literature (procedural), or all.",
-    default="default",
-    type=click.Choice(["default", "procedural", "all"]),
-)
-@opt.option(
-    "--attribution",
-    None,
-    "How scores are divided among columns: auto, integrated_gradients or shapley, which any two models "
-    "share.",
-    default="auto",
-)
 @opt.option(
     "--columns",
     None,
@@ -57,22 +38,14 @@ if TYPE_CHECKING:
     default="original",
     type=click.Choice(["original", "encoded", "raw"]),
 )
-@click.option(
-    "--legitimate",
-    metavar="COLUMN",
-    multiple=True,
-    help="A column whose differences between groups never count; may be repeated.",
-)
 @opt.option(
     "--material",
     "GAP",
     "The smallest reason gap that matters to the verdict, in units of the spread of the score.",
     default=MATERIAL,
-    type=opt.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True),
 )
-@opt.flag("--robustness", "Measure the reason gap by other attributions and references as well.")
 @opt.option("--other", "MODEL", "A second model: the paired differences are reported.", type=opt.PATH)
-@opt.favourable_option
 @opt.option(
     "--against",
     "FILE",
@@ -82,12 +55,6 @@ if TYPE_CHECKING:
 @opt.option("--html", "FILE", "Write the report as an HTML page.", type=opt.PATH)
 @opt.option("--markdown", "FILE", "Write a section for a model card.", type=opt.PATH)
 @opt.trust_option
-@opt.option(
-    "--max-calls",
-    "N",
-    "Stop if a model without gradients would be called with more points than this to explain it.",
-    type=opt.COUNT,
-)
 @opt.option("--jobs", "N", "Processes that measure parts of a large file.", default=1, type=opt.COUNT)
 @opt.option(
     "--backend",
@@ -105,7 +72,6 @@ def audit(
     html: Path | None,
     markdown: Path | None,
     columns: str,
-    legitimate: tuple[str, ...],
     seed: int,
     quiet: bool,
     as_json: bool,
@@ -147,13 +113,14 @@ def audit(
         found = audit_file(
             model,
             file,
-            legitimate=list(legitimate) or None,
             random_state=seed,
             **options,
         )
     check = found.check(**limits, conservative=conservative) if limits else None
     if html is not None:
-        found.to_html(html, check=check)
+        given = {"model": str(model), "file": str(file), "target": options["target"]}
+        names = {**given, "positive": options["positive"] or ""}
+        found.to_html(html, check=check, names=names)
     if markdown is not None:
         found.to_markdown(markdown, check=check)
     if as_json:
@@ -181,7 +148,7 @@ def _print(found: AuditResult, check: CheckResult | None, html: Path | None) -> 
     names = {"binary": f" {subject.classes[-1]}" if subject.classes else "", "number": ""}
     classes = names.get(subject.task, f" {', '.join(subject.classes)}")
     echo(f"{what}{classes}; groups of {' x '.join(subject.sensitive)}: {groups}.\n")
-    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo(str(found))
     if html is not None:
         echo(f"\nReport:  {html}")
     if check is not None:

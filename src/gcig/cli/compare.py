@@ -22,7 +22,6 @@ _TUNING = {
     "split": "chosen by grid search on one split of the rows, some of which are later test rows",
     "nested": "chosen by grid search inside the training rows of every fold",
 }
-_MEASURES = {"AUC": "auc", "F1": "f1", "EO gap": "eo_gap", "GCIG": "gcig"}
 
 
 @command(
@@ -50,7 +49,7 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     """
     from gcig.benchmark.backends import Backend
     from gcig.benchmark.comparison import compare_tables
-    from gcig.benchmark.trials import Table
+    from gcig.benchmark.tables import Table
     from gcig.cli.labelled_table import describe_reading, read_labelled
 
     run = ("methods", "folds", "seeds", "tuning", "device", "shard", "retry_failed")
@@ -61,7 +60,13 @@ def compare(file: Path, out: Path | None, quiet: bool, as_json: bool, **options:
     out = out or Path(f"{_table_name(file)}-comparison")
     if not quiet:
         say(describe_reading(table))
-    data = Table.of(table.inputs, table.labels, sensitive_features=table.sensitive, name=_table_name(file))
+    data = Table.of(
+        table.inputs,
+        table.labels,
+        sensitive_features=table.sensitive,
+        name=_table_name(file),
+        task=table.task,
+    )
     found = compare_tables([data], backend=backend, out=out, progress=not quiet, **request)
     page = write_page(out, found)
     code = report_failures(found.results)
@@ -85,29 +90,37 @@ def _table_name(file: Path) -> str:
 
 def comparison_table(found: ComparisonResult) -> str:
     """Format one line per method: mean and standard deviation over the folds; a star on the Pareto front."""
-    from gcig.methods.registry import METHODS
+    from gcig.benchmark.results import method_label
     from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
     from gcig.records.formatting import number, spread, text_table
+    from gcig.report.summaries import figure_title, lead_names
 
     best = set(found.pareto()["method"])
+    summary = found.summary()
+    evaluations = [each.evaluation for each in found.results if each.evaluation is not None]
+    wanted = dict.fromkeys(name for task in found.tasks.values() for name in lead_names(task))
+    names = [name for name in wanted if name in summary]
     rows = []
-    for row in found.summary().to_dict("records"):
+    for row in summary.to_dict("records"):
         remarks = [f"{row[what]} folds {what}" for what in ("failed", "collapsed") if row[what]]
-        figures = (spread(row[name], row[f"{name}_sd"]) for name in _MEASURES.values())
+        figures = (spread(row[name], row[f"{name}_sd"]) for name in names)
         star = "*" if row["method"] in best else ""
         seconds = "" if math.isnan(row["fit_seconds"]) else f"{row['fit_seconds']:.1f}"
-        rows.append((METHODS[row["method"]].label, *figures, seconds, star, ", ".join(remarks)))
-    head = ("", *_MEASURES, "seconds", "", "")
-    lines = [text_table(head, rows, right_aligned=range(1, 6))]
+        rows.append((method_label(row["method"]), *figures, seconds, star, ", ".join(remarks)))
+    head = ("", *(figure_title(evaluations, name) for name in names), "seconds", "", "")
+    lines = [text_table(head, rows, right_aligned=range(1, len(names) + 2))]
     if best:
-        lines.append("* No other method has a higher AUC, a smaller EO gap and a smaller GCIG all at once.")
-    if not all(is_ranked(method, "gcig") for method in found.summary()["method"]):
+        lines.append("* No other method is at least as good in utility and both gaps and better in one.")
+    if not all(is_ranked(method, "reason_gap") for method in summary["method"]):
         lines.append(UNRANKED_NOTE)
-    floors = found.summary()["eo_noise_floor"].dropna()
-    if len(floors):
-        low, high = number(floors.min()), number(floors.max())
+    lines += found.remarks
+    floors = summary["eo_noise_floor"].dropna().tolist() if "eo_noise_floor" in summary else []
+    if floors:
+        low, high = number(min(floors)), number(max(floors))
         floor = low if low == high else f"{low} to {high}"
-        lines.append(f"On test folds of this size even an exactly fair model shows an EO gap of {floor}.")
+        lines.append(
+            f"On test folds of this size even an exactly fair model shows an outcome gap of {floor}."
+        )
     return "\n".join(lines)
 
 
@@ -136,6 +149,7 @@ def comparison_document(found: ComparisonResult, page: Path) -> dict[str, Any]:
         "kind": "comparison",
         "summary": summary.where(summary.notna(), None).to_dict("records"),
         "pareto": found.pareto()["method"].tolist(),
+        "left_out": found.left_out,
         "failures": describe_failures(found.results),
         "page": str(page),
     }
@@ -154,6 +168,7 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str | None = Non
     """Write the page of a comparison into its folder and return its path; the title names the tables."""
     from gcig._files import write_atomically
     from gcig.methods.registry import METHODS
+    from gcig.report.answers import NO_LEGAL_FINDING
     from gcig.report.comparison_page import comparison_page
 
     labels = {key: method.label for key, method in METHODS.items()}
@@ -164,6 +179,12 @@ def write_page(folder: Path, found: ComparisonResult, *, title: str | None = Non
         labels=labels,
         title=title or f"Comparison of methods on {names}",
         subtitle=f"{names}; mean and standard deviation over {_extent(found)}",
+        left_out=" ".join(found.remarks),
+        evidence=[
+            f"Evidence: {_extent(found)}, stratified by label and group; data "
+            f"{', '.join(sha[:12] for sha in found.manifest.data.values())}; gcig {__version__}.",
+            NO_LEGAL_FINDING,
+        ],
         foot={
             "data": "; ".join(data),
             "parameters": _TUNING[found.manifest.configuration["tuning"]],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
+
 from gcig._files import check_creatable
 from gcig.cli import options as opt
 from gcig.cli.compare import comparison_document, comparison_table, report_failures, write_page
@@ -15,7 +17,7 @@ from gcig.cli.frame import ExitCode, command, echo, echo_json, say
 @opt.option("--dataset", None, "A dataset that `gcig datasets` lists.", default="german", type=opt.DATASET)
 @opt.option("--sensitive", "NAME", "Protected attribute; the dataset's default if not given.")
 @opt.names_option("--methods", opt.METHOD, "Methods; all by default.")
-@opt.option("--folds", "N", "Number of folds.", default=3, type=opt.IntRange(2, 20))
+@opt.option("--folds", "N", "Number of folds.", default=3, type=click.IntRange(2, 20))
 @opt.epochs_option
 @opt.seed_option
 @opt.jobs_option
@@ -39,7 +41,7 @@ def demo(
     """
     from gcig.benchmark.backends import Backend
     from gcig.benchmark.comparison import compare_tables
-    from gcig.benchmark.trials import Table
+    from gcig.benchmark.tables import Table
     from gcig.datasets.dataset import format_groups
     from gcig.datasets.registry import load_dataset
     from gcig.methods.registry import METHODS
@@ -51,13 +53,13 @@ def demo(
     names = methods or list(METHODS)
     if not quiet:
         say(
-            f"{spec.title}: {len(data.X):,} rows, {data.X.shape[1]} columns. Label 1 means "
-            f"{spec.positive_means} ({data.card.base_rate:.1%})."
+            f"{spec.title}: {len(data.X):,} rows, {data.X.shape[1]} columns; predicts {spec.target} "
+            f"({data.task})."
         )
         say(f"Protected attribute {attribute}:")
         say("\n".join(format_groups(data.card.groups[attribute])))
         say(f"{len(names)} methods, {folds} folds stratified by label and group:")
-    table = Table.of(data.X, data.y, sensitive_features=data.sensitive_features, name=dataset)
+    table = Table.of(data.X, data.y, sensitive_features=data.sensitive_features, name=dataset, task=data.task)
     design: dict[str, Any] = {"methods": names, "folds": folds, "seeds": [seed]}
     if epochs is not None:
         design["parameters"] = {name: {"max_epochs": epochs} for name in names}
@@ -70,8 +72,8 @@ def demo(
         return code
     echo(comparison_table(found))
     echo(
-        "GCIG measures how much the reasons for a decision depend on the group that a person is compared "
-        "with;\nthe EO gap measures how much error rates differ between groups. Smaller is fairer."
+        "The reason gap is how far the reasons for a decision depend on the group that a person is compared "
+        "with,\nthe outcome gap how far decisions do among people with the same outcome. Smaller is fairer."
     )
     echo(f"\nReport:  {page.resolve()}")
     echo(f"`gcig datasets {dataset}` shows what to know before using these data.")

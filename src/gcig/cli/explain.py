@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gcig.cli import options as opt
-from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
+from gcig.cli.frame import check_writable, command, echo, say
 
 
 @command(
@@ -18,7 +18,7 @@ from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 @opt.model_and_file
 @opt.option("--id ids", "VALUE", "Identifier of a row. May be repeated.", multiple=True)
 @opt.option("--id-column", "COLUMN", "The column of identifiers; by default one called id.")
-@opt.option("--row rows", "N", "Position of a row, from 0.", multiple=True, type=opt.IntRange(min=0))
+@opt.option("--row rows", "N", "Position of a row, from 0.", multiple=True, type=click.IntRange(min=0))
 @opt.option(
     "--target",
     "COLUMN",
@@ -28,9 +28,7 @@ from gcig.cli.frame import check_writable, command, echo, say, wrap_for_terminal
 @opt.option("--positive", "VALUE", "The value of the target that counts as 1.")
 @opt.option("--sensitive", "COLUMN", "The protected attribute; repeat to cross several.", multiple=True)
 @opt.model_columns_options
-@opt.threshold_option
-@opt.favourable_option
-@opt.min_cell_option
+@opt.measure_option("threshold", "favourable", "min_cell")
 @opt.flag("--include-protected", "Show the group of the row, and the columns that reveal it.")
 @opt.option("--html", "FILE", "Write an HTML page: this is personal data.", type=opt.PATH)
 @opt.trust_option
@@ -55,7 +53,7 @@ def explain(model: Path, file: Path, html: Path | None, quiet: bool, as_json: bo
     if as_json:
         click.echo(found.to_json(), nl=False)
         return
-    echo("\n".join(map(wrap_for_terminal, str(found).splitlines())))
+    echo(str(found))
     for row in found.record.rows:
         echo()
         if len(found.record.rows) > 1:

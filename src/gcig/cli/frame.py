@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import augment_usage_errors
 
 from gcig._files import check_creatable
 from gcig._progress import printable
@@ -106,82 +105,34 @@ def did_you_mean(name: str, known: Iterable[str], *, introduction: str = "There 
     return f"{introduction}: {', '.join(names[:_MAX_NAMES_LISTED])}{more}."
 
 
-def wrap_for_terminal(line: str) -> str:
-    """Wrap a long line for a terminal; leave it unchanged in a pipe, where tools search whole lines.
-
-    >>> wrap_for_terminal("- unchanged")
-    '- unchanged'
-    """
-    import shutil
-    from textwrap import fill
-
-    if not sys.stdout.isatty():
-        return line
-    indent = "  " if line.startswith(("- ", "! ")) else ""
-    return fill(line, width=min(100, shutil.get_terminal_size().columns), subsequent_indent=indent)
-
-
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value:
         ctx.ensure_object(dict)["debug"] = True
 
 
-DEBUG = click.Option(
-    ["--debug"],
-    is_flag=True,
-    expose_value=False,
-    callback=_set_debug,
-    help="Show the traceback of an error.",
-)
+def command(short_help: str, example: str, **options: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Turn a function into a command whose help ends with an example, and which takes ``--debug``."""
+    lines = "\n".join(f"  {line}" for line in example.splitlines())
+
+    def turn(function: Callable[..., Any]) -> click.Command:
+        made: click.Command = click.command(
+            short_help=short_help, epilog=f"\b\nExample:\n{lines}", **options
+        )(function)
+        made.params.append(debug_option())
+        return made
+
+    return turn
 
 
-class Command(click.Command):
-    """A command whose help ends with an example, and which takes ``--debug`` as the shell itself does."""
-
-    def __init__(self, *args: Any, example: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.example = example
-        self.params.append(DEBUG)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an option with one value that is given twice is an error.
-
-        click keeps the last value without a remark: `--sensitive` may be repeated, `--target` may not.
-        """
-        with augment_usage_errors(ctx):  # errors then name the help of this command
-            *_, given = self.make_parser(ctx).parse_args(list(args))
-        for option in given:
-            single = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
-            if single and given.count(option) > 1 and not ctx.resilient_parsing:  # not while completing
-                raise click.UsageError(f"{option.opts[-1]} is given twice, but takes one value.", ctx)
-        return super().parse_args(ctx, args)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example without wrapping its lines."""
-        super().format_epilog(ctx, formatter)
-        with formatter.section("Example"):
-            formatter.write("".join(f"  {line}\n" for line in self.example.splitlines()))
-
-
-def command(short_help: str, example: str) -> Callable[[Callable[..., Any]], Command]:
-    """Turn a function into a command."""
-    return click.command(cls=Command, short_help=short_help, example=example)
-
-
-class Shell(click.Group):
-    """A group that lists its commands in the order they were added, and suggests names for misspelt ones."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of the commands."""
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            ctx.fail(f"No such command '{args[0]}'. {did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
+def debug_option() -> click.Option:
+    """Return ``--debug``, which the shell and each of its commands take."""
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        expose_value=False,
+        callback=_set_debug,
+        help="Show the traceback of an error.",
+    )
 
 
 @contextmanager

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from pandas.api import types as pt
 
 from gcig._arguments import listed
+from gcig.benchmark.tables import strata_of_numbers
 from gcig.cli.frame import check_columns, did_you_mean
+from gcig.metrics.checked import MOST_CLASSES, recognise_task
 from gcig.records.formatting import counted, text_table
 from gcig.tables.check import MAX_GROUPS, Groups, Labels, check_cells, check_groups
 from gcig.tables.columns import are_ambiguous_dates, are_dates
@@ -37,8 +39,9 @@ class LabelledTable:
     path: Path
     file: TableFile
     inputs: pd.DataFrame
-    labels: pd.Series[Any]  # 0 or 1 per row
-    classes: tuple[Any, Any]  # the values of the target that 0 and 1 represent
+    task: str  # "binary", "classes" or "number"
+    labels: pd.Series[Any]  # 0 or 1, the value of the target, or a number
+    classes: tuple[Any, ...]  # the values of the target; of two, those that 0 and 1 represent
     sensitive: pd.DataFrame  # the protected columns
     target: str
     dropped: tuple[str, ...]
@@ -59,10 +62,13 @@ class LabelledTable:
         sampled = [f"a random sample of {n_rows:,} of its {self.file.n_rows:,} rows is used"]
         return [*(sampled if n_rows < self.file.n_rows else []), *self.file.notes]
 
-    @property
-    def class_names(self) -> pd.Series[Any]:
-        """The value of the target in each row, for messages about (label, group) cells."""
-        return self.labels.map({0: str(self.classes[0]), 1: str(self.classes[1])})
+    def strata(self, parts: int) -> NDArray[Any]:
+        """Return the value of the target of each row, or the bin of a number, by which rows are split."""
+        if self.task == "number":
+            groups = check_groups(self.sensitive, n_rows=len(self.labels))
+            return strata_of_numbers(self.labels.to_numpy(), groups, parts)
+        names = {0: str(self.classes[0]), 1: str(self.classes[1])} if self.task == "binary" else None
+        return (self.labels.map(names) if names else self.labels.map(str)).to_numpy()
 
     def part(self, rows: np.ndarray[Any, Any]) -> tuple[pd.DataFrame, pd.Series[Any], pd.DataFrame]:
         """Return the inputs, labels and protected columns of some rows."""
@@ -71,13 +77,17 @@ class LabelledTable:
     def check_cells(self, minimum: int) -> Groups:
         """Return the groups; raise an error if a (label, group) cell has fewer rows than the minimum."""
         groups = check_groups(self.sensitive, n_rows=len(self.labels))
-        check_cells(Labels(self.labels.to_numpy(), self.classes), groups, minimum=minimum)
+        if self.task != "number":
+            codes = self.labels.map({value: code for code, value in enumerate(self.classes)})
+            known = self.labels if self.task == "binary" else codes
+            check_cells(Labels(known.to_numpy(), self.classes), groups, minimum=minimum)
         return groups
 
     def complete(self, model: Any, favourable: int = 1) -> None:
-        """Give a model trained on 0 and 1 the values of the target, and how the file was read."""
-        model.classes_ = np.asarray(self.classes)
-        model.favourable_ = model.classes_.tolist()[favourable]
+        """Give a model trained on 0 and 1 the values of the target, and any model how the file was read."""
+        if self.task == "binary":
+            model.classes_ = np.asarray(self.classes)
+            model.favourable_ = model.classes_.tolist()[favourable]
         model.group_names_ = names_by_column(self.group_names, self.sensitive.columns)
         used = {*self.inputs.columns, *self.sensitive.columns, self.target}
         model.column_kinds_ = {name: kind for name, kind in self.kinds.items() if name in used}
@@ -91,6 +101,8 @@ def read_labelled(
     target: str,
     positive: str | None,
     sensitive: Sequence[str],
+    task: str = "auto",
+    rest: bool = False,
     drop: Sequence[str] = (),
     keep_sensitive: bool = False,
     kinds: Mapping[str, str] | None = None,
@@ -102,7 +114,9 @@ def read_labelled(
 ) -> LabelledTable:
     """Read a file and assign a role to every column.
 
-    Columns of identifiers or free text are an error unless ``text_drop`` excludes them. ``sample_rows`` is
+    The ``task`` is recognised from the target unless it is named; with ``positive`` and ``rest``, all other
+    values of the target count as 0. Columns of identifiers or free text are an error unless ``text_drop``
+    excludes them. ``sample_rows`` is
     the size of a random sample, drawn with ``seed``; by default all rows are read. ``notation`` is how a CSV
     file is written, as in `open_table`.
     """
@@ -116,7 +130,7 @@ def read_labelled(
         places = np.sort(rng.choice(file.n_rows, sample_rows, replace=False, shuffle=False))
     used = [name for name in file.table_names if name not in drop]
     frame = file.read(used, rows=places, compact={*used} - {target, *sensitive})
-    labels, classes = _labels(frame[target], positive, path)
+    task, labels, classes = _labels(frame[target], task, positive, path, rest=rest)
     for name in sensitive:
         _check_group_column(frame[name], path)
     protected = frame[list(sensitive)]
@@ -139,6 +153,7 @@ def read_labelled(
         path=path,
         file=file,
         inputs=inputs,
+        task=task,
         labels=labels,
         classes=classes,
         sensitive=protected,
@@ -231,25 +246,60 @@ def _reject_mixtures(inputs: pd.DataFrame, path: Path, *, typed: bool) -> None:
 
 
 def _labels(
-    column: pd.Series[Any], positive: str | None, path: Path
-) -> tuple[pd.Series[Any], tuple[Any, Any]]:
-    """Return the target as 0 and 1, and the values that they represent."""
+    column: pd.Series[Any], task: str, positive: str | None, path: Path, *, rest: bool
+) -> tuple[str, pd.Series[Any], tuple[Any, ...]]:
+    """Return the task, the labels as it has them, and the classes."""
     name = str(column.name)
     where = f"{path}: the target '{name}'"
-    codes, values = factorise(checked_column(column, {"column": name}))
+    missing = int(column.isna().sum())
+    empty = click.ClickException(
+        f"{where} is empty in {missing} of {len(column)} rows: fill in a value, or drop those rows."
+    )
+    if positive is not None and task == "auto":
+        task = "binary"
+    task = recognise_task(column) if task == "auto" else task
+    if rest and (positive is None or task != "binary"):
+        raise click.ClickException("--rest needs --positive: the value that counts as 1.")
+    checked = checked_column(column, {"column": name})
+    if task == "number":
+        if not pt.is_numeric_dtype(checked.dtype) or checked.nunique() < 2:
+            raise click.ClickException(
+                f"{where} holds no numbers to predict: choose --task classes or --task binary, or read it as "
+                f"numbers with --numeric {name}."
+            )
+        if missing:
+            raise empty
+        return task, checked.astype("float64"), ()
+    codes, values = factorise(checked)
+    if len(values) < 2:
+        raise click.ClickException(f"{where} has one value only: there is nothing to learn.")
+    if task == "classes":
+        if len(values) > MOST_CLASSES:
+            raise click.ClickException(
+                f"{where} has {len(values)} values (at most {MOST_CLASSES}): choose --task number if it is a "
+                "number, or name a column of classes."
+            )
+        if missing:
+            raise empty
+        labels = pd.Series(np.asarray(values, dtype=object)[codes], index=column.index, name=name)
+        return task, labels.infer_objects(), tuple(values)
+    zeros_and_ones, classes = _two_classes(codes, values, positive, where, rest=rest)
+    if missing:
+        raise empty
+    return task, pd.Series(zeros_and_ones, index=column.index, name=name), classes
+
+
+def _two_classes(
+    codes: NDArray[Any], values: Sequence[Any], positive: str | None, where: str, *, rest: bool
+) -> tuple[NDArray[np.int64], tuple[Any, Any]]:
+    """Return labels of 0 and 1, and the values that they represent."""
     names = [level_name(value) for value in values]
-    if len(values) != 2:
+    if len(values) != 2 and not rest:
         few = f": {listed(names, 20)}" if len(values) <= 10 else ""
-        if len(values) == 1:
-            hint = "With one value there is nothing to learn"
-        elif len(values) <= 10:
-            hint = "Keep the rows of two values"
-        else:
-            hint = "Name a column of two values, or add one, such as whether a number is above a limit"
-        raise click.ClickException(f"{where} must have two values, but has {len(values)}{few}. {hint}.")
-    if missing := int(column.isna().sum()):
+        chosen = positive if positive in names else names[0]
         raise click.ClickException(
-            f"{where} is empty in {missing} of {len(column)} rows: fill in a value, or drop those rows."
+            f"{where} has {len(values)} values{few}. Choose --task classes to predict each, --task number "
+            f"for a number, or --positive '{chosen}' --rest for one against all others."
         )
     if positive is None:
         if values[0] not in (0, -1) or values[1] != 1:
@@ -258,12 +308,10 @@ def _labels(
             )
         positive = names[1]
     if positive not in names:
-        raise click.ClickException(
-            f"{where} has no value '{positive}' (--positive): it has '{names[0]}' and '{names[1]}'."
-        )
+        raise click.ClickException(f"{where} has no value '{positive}' (--positive): it has {listed(names)}.")
     one = names.index(positive)
-    labels = pd.Series((codes == one).astype("int64"), index=column.index, name=name)
-    return labels, (values[1 - one], values[one])
+    other = values[1 - one] if len(values) == 2 else f"not {positive}"
+    return (codes == one).astype("int64"), (other, values[one] if len(values) == 2 else positive)
 
 
 def _check_group_column(column: pd.Series[Any], path: Path) -> None:
@@ -295,6 +343,8 @@ def describe_reading(table: LabelledTable) -> str:
     size = f"{counted(file.n_rows, 'row')}, {counted(len(file.table_names), 'column')}"
     readings = text_table(("column", "role", "read as"), list(column_readings(table)))
     notes = [f"Note: {note}." for note in table.notes]
+    kinds = {"binary": "two classes", "classes": f"{len(table.classes)} classes", "number": "numbers"}
+    notes.append(f"Task: {kinds[table.task]} ({table.target}); --task says otherwise.")
     return "\n".join([f"{table.path}: {size} ({how}).", "", readings, "", *notes])
 
 
@@ -313,7 +363,12 @@ def column_readings(table: LabelledTable) -> Iterator[tuple[str, str, str]]:
 
 
 def _describe_target(table: LabelledTable) -> str:
+    if table.task == "number":
+        low, high = table.labels.min(), table.labels.max()
+        return f"number from {low:g} to {high:g}"
     counts = table.labels.value_counts()
+    if table.task == "classes":
+        return "; ".join(f"{value!s} ({counted(int(counts[value]), 'row')})" for value in table.classes)
     return "; ".join(
         f"{label} is {str(table.classes[label])!r} ({counted(int(counts[label]), 'row')})" for label in (1, 0)
     )

@@ -8,12 +8,12 @@ from typing import Any
 import click
 from click.core import augment_usage_errors
 
-from gcig.cli.frame import Command, did_you_mean
+from gcig.cli.frame import did_you_mean
 
 _META = "gcig.limits"
 
 
-class LimitedCommand(Command):
+class LimitedCommand(click.Command):
     """A command that takes a limit for any measure, as ``--max-reason-gap 0.1``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gcig.cli.frame import did_you_mean
+from gcig.records.options import MeasureOptions
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -43,27 +45,6 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
         return [CompletionItem(each) for each in self.known() if each.startswith(incomplete)]
 
 
-class IntRange(click.IntRange):
-    """A whole number in a range, which error messages call an integer instead of an integer range."""
-
-    name = "integer"
-
-
-class FloatRange(click.FloatRange):
-    """A finite number in a range; click's class accepts NaN."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or fail."""
-        if isinstance(value, bool):
-            self.fail(f"{value} is not a number.", param, ctx)
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
-
-
 class _Threshold(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
     name = "probability or f1"
 
@@ -88,8 +69,7 @@ def _methods() -> Iterable[str]:
 
 DATASET = Name("dataset", _datasets)
 METHOD = Name("method", _methods)
-_LIMIT = FloatRange(min=0, min_open=True)
-_SHARE = FloatRange(0, 1, min_open=True, max_open=True)
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 def split_names(text: str) -> list[str]:
@@ -122,7 +102,7 @@ def parse_shard(ctx: click.Context, param: click.Parameter, text: str | None) ->
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
-COUNT = IntRange(min=1)
+COUNT = click.IntRange(min=1)
 _COMMAND_LINE_ONLY = ("trust_pickle",)
 _MAX_CONFIG_BYTES = 2**20  # a file of options is never close to this size
 
@@ -220,7 +200,9 @@ favourable_option = option(
     "The value of the target that is good for a person; by default that of training, or the positive one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-seed_option = option("--seed", "N", "Seed of all random numbers.", default=0, type=IntRange(0, 2**32 - 1))
+seed_option = option(
+    "--seed", "N", "Seed of all random numbers.", default=0, type=click.IntRange(0, 2**32 - 1)
+)
 config_option = option(
     "--config",
     "FILE.toml",
@@ -339,12 +321,28 @@ model_columns_options = _stack(
     _drop_option("Columns that are not inputs, for models that do not record their columns."),
     flag("--keep-sensitive", "The protected attribute is an input; for the same models."),
 )
-threshold_option = option(
-    "--threshold",
-    "P",
-    "Probability from which a decision is positive; the model's own rule by default.",
-    type=_SHARE,
-)
+
+
+def options_of(declared: type, *names: str) -> Callable[[F], F]:
+    """Return the options for fields of a dataclass that declares them for Python as well."""
+    known: dict[str, Any] = {each.name: each for each in fields(declared)}
+    types = {"share": _SHARE, "count": COUNT, "number": click.IntRange(min=0)}
+
+    def of(name: str) -> Callable[[F], F]:
+        about, flag_name = known[name].metadata, f"--{name.replace('_', '-')}"
+        if isinstance(known[name].default, bool):
+            return flag(flag_name, about["text"])
+        more: dict[str, Any] = {"multiple": True} if "multiple" in about else {"default": known[name].default}
+        if "choices" in about:
+            more["type"] = click.Choice(about["choices"])
+        elif "type" in about:
+            more["type"] = types[about["type"]]
+        return option(flag_name, about.get("metavar"), about["text"], **more)
+
+    return _stack(*map(of, names))
+
+
+measure_option = partial(options_of, MeasureOptions)
 held_out_options = _stack(
     keep_sensitive_option,
     option(
@@ -378,14 +376,27 @@ target_options = _stack(
         multiple=True,
     ),
 )
-labelled_file = _stack(_file, target_options, _drop_options)
+task_option = option(
+    "--task",
+    None,
+    "What is predicted; recognised from the target by default, and said.",
+    type=click.Choice(["auto", "binary", "classes", "number"]),
+    default="auto",
+)
+labelled_file = _stack(
+    _file,
+    target_options,
+    flag("--rest", "All values of the target but that of --positive count as 0."),
+    task_option,
+    _drop_options,
+)
 REPEAT_FAILED = (
     "The same command repeats those whose worker was killed, for example because memory ran out (fewer "
     "--jobs need less); --retry-failed repeats all of them."
 )
 run_options = _stack(
     names_option("--methods", METHOD, "Methods, such as fairx,unconstrained; all by default."),
-    option("--folds", "N", "Number of folds.", default=5, type=IntRange(2, 100)),
+    option("--folds", "N", "Number of folds.", default=5, type=click.IntRange(2, 100)),
     option(
         "--seeds",
         "NUMBERS",
@@ -428,18 +439,3 @@ shard_option = option(
     "Run only part I of N. The parts can share a folder, or be copied together for `gcig report`.",
     callback=parse_shard,
 )
-min_cell_option = option(
-    "--min-cell",
-    "N",
-    "Suppress figures of (label, group) cells with fewer rows than this.",
-    type=COUNT,
-    default=11,  # SMALLEST_CELL, whose module is not imported for the help
-)
-
-
-def limit_options(text: str) -> Callable[[F], F]:
-    """Return the options for limits of GCIG and the EO gap, whose names are inserted into the text."""
-    return _stack(
-        option("--max-gcig", "X", text.format("GCIG"), type=_LIMIT),
-        option("--max-eo-gap", "X", text.format("the EO gap"), type=_LIMIT),
-    )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PARQUET = (".parquet", ".pq")
 _RESULTS = ("probability", "decision")
+_NUMBER_RESULT = "prediction"
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -64,7 +65,8 @@ def predict(
     """Predict with a model that `gcig train` or save() wrote.
 
     Writes one row per row of FILE, in the same order: the columns that --id or --keep name, then probability
-    (of the positive class) and decision (the model's). Columns that the model does not know are ignored.
+    (of the positive of two classes, or of the decided one of several) and decision, or for numbers the
+    prediction. Columns that the model does not know are ignored.
     Entries of the input are passed through unchanged, with a warning if a spreadsheet could evaluate one as a
     formula. A CSV file is read with the separator and the decimal mark of the training file; a number written
     differently is an error that names the row, unless --sep and --decimal say otherwise. FILE may be - for
@@ -80,6 +82,7 @@ def predict(
     check_absent(out, overwrite=overwrite)
     estimator = gcig.load(model)
     decisions: Counter[str] = Counter()
+    rows = 0
     with standard_input_as_file() if str(file) == "-" else nullcontext(file) as path:
         table = open_table(path, model=estimator, **reading)
         group_names = group_names or getattr(estimator, "group_names_", {})
@@ -93,12 +96,13 @@ def predict(
         with open_writer(out) as write, progress(table.n_rows, "Predicting", shown=shown) as advance:
             for part in _predict_parts(estimator, table, passed, sensitive, group_names, rows_at_once):
                 write(part)
-                decisions.update(part["decision"].tolist())
+                decisions.update(part["decision"].tolist() if "decision" in part else [])
+                rows += len(part)
                 advance(len(part))
     if out is not None and not quiet:
         say(f"{table.n_rows:,} rows written to {out}.")
     if as_json:
-        echo_json(_summary(estimator, model, file, out, decisions))
+        echo_json(_summary(estimator, model, file, out, rows, decisions))
 
 
 def _check_request(
@@ -120,7 +124,7 @@ def _check_request(
             f"column with --sensitive. Training had the groups {listed(model.groups_)}."
         )
     passed = [name for name in table.names if name] if keep else list(dict.fromkeys(ids))
-    if clash := [name for name in passed if name in _RESULTS]:
+    if clash := [name for name in passed if name in (*_RESULTS, _NUMBER_RESULT)]:
         raise click.ClickException(
             f"{table.path} has a column '{clash[0]}', which is also a column of the result: rename it, or "
             "choose the columns to keep with --id instead of --keep."
@@ -193,11 +197,15 @@ def _predict_part(
         extra["sensitive_features"] = _match_groups(named, estimator.groups_)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        probability = estimator.predict_proba(inputs, **extra)[:, 1]
+        predicted = estimator.predict(inputs, **extra)
+    if not hasattr(estimator, "classes_"):
+        return pd.DataFrame({_NUMBER_RESULT: predicted}, index=inputs.index), caught
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same warnings as above
-        classes = estimator.predict(inputs, **extra).tolist()
-        decision = [guard_formula(level_name(value)) for value in classes]
+        probabilities = estimator.predict_proba(inputs, **extra)
+    several = probabilities.shape[1] > 2
+    probability = probabilities.max(axis=1) if several else probabilities[:, 1]
+    decision = [guard_formula(level_name(value)) for value in predicted.tolist()]
     columns = dict(zip(_RESULTS, (probability, decision), strict=True))
     return pd.DataFrame(columns, index=inputs.index), caught
 
@@ -239,11 +247,13 @@ def count_formulas(frame: pd.DataFrame) -> Mapping[str, int]:
 
 
 def _summary(
-    estimator: Any, model: Path, file: Path, out: Path | None, decisions: Mapping[str, int]
+    estimator: Any, model: Path, file: Path, out: Path | None, rows: int, decisions: Mapping[str, int]
 ) -> dict[str, Any]:
+    import numpy as np
+
     from gcig.tables.frames import level_name
 
-    classes = [level_name(value) for value in estimator.classes_.tolist()]
+    classes = [level_name(value) for value in getattr(estimator, "classes_", np.empty(0)).tolist()]
     return {
         "schema": 1,
         "kind": "predictions",
@@ -251,8 +261,8 @@ def _summary(
         "method": estimator.method_key,
         "file": str(file),
         "out": str(out),
-        "rows": sum(decisions.values()),
-        "positive": classes[1],
+        "rows": rows,
+        "positive": classes[1] if len(classes) == 2 else None,
         "decisions": {name: decisions.get(name, 0) for name in classes},
     }
 
@@ -300,7 +310,8 @@ def _csv_writer(file: IO[str]) -> Callable[[pd.DataFrame], None]:
 
     def write(part: pd.DataFrame) -> None:
         nonlocal header
-        shown = part.assign(probability=[f"{value:.6f}" for value in part["probability"]])
+        name = "probability" if "probability" in part else _NUMBER_RESULT
+        shown = part.assign(**{name: [f"{value:.6f}" for value in part[name]]})
         shown.to_csv(file, index=False, header=header, lineterminator="\n")
         header = False
 

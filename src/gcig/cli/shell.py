@@ -16,7 +16,7 @@ from gcig.cli.compare import compare
 from gcig.cli.datasets import datasets
 from gcig.cli.demo import demo
 from gcig.cli.explain import explain
-from gcig.cli.frame import DEBUG, ExitCode, Shell, command, describe, say, warnings_in_one_line
+from gcig.cli.frame import ExitCode, command, debug_option, describe, say, warnings_in_one_line
 from gcig.cli.predict import predict
 from gcig.cli.report import report
 from gcig.cli.tradeoff import tradeoff
@@ -43,11 +43,11 @@ def completion(ctx: click.Context, kind: str) -> None:
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(cls=Shell, context_settings=CONTEXT, invoke_without_command=True)
+@click.group(context_settings=CONTEXT, invoke_without_command=True)
 @click.version_option(__version__, prog_name="gcig")
 @click.pass_context
 def shell(ctx: click.Context) -> None:
-    """Train, measure and compare classifiers by the fairness of their reasons.
+    """Train, measure and compare models by the fairness of their reasons.
 
     Exit codes: 0 done or passed, 1 a limit is exceeded or the model collapsed, 2 bad input, 3 inconclusive,
     4 internal error.
@@ -56,7 +56,7 @@ def shell(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-shell.params.append(DEBUG)
+shell.params.append(debug_option())
 _COMMANDS = demo, datasets, train, predict, audit, explain, compare, tradeoff, report, completion
 for each in _COMMANDS:
     shell.add_command(each)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +13,18 @@ import click
 
 from gcig._files import hash_file, write_atomically
 from gcig._version import __version__
-from gcig.cli.frame import ExitCode, echo, wrap_for_terminal
+from gcig.cli.frame import ExitCode, echo
 from gcig.cli.labelled_table import column_readings
-from gcig.records.formatting import describe_suppression, favourable_outcome, number, text_table
+from gcig.records.formatting import describe_suppression, number, text_table
 from gcig.records.limits import CheckResult, check_evaluation
 
 if TYPE_CHECKING:
     from gcig.cli.labelled_table import LabelledTable
     from gcig.records import Evaluation
 
-_SCHEMA = 1
+_SCHEMA = 2
 _KIND = "training"
+_TASKS = {"binary": "two classes", "classes": "classes", "number": "a number"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +37,38 @@ class TrainedModel:
     evaluation: Evaluation
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a training run is judged by: limits, what they say, and the favourable outcomes."""
+
+    limits: Mapping[str, float]
+    check: CheckResult
+    favourable: tuple[str, ...]
+    seed: int
+    test: str  # the held-out rows, or rows like them, in commands
+
+    @property
+    def code(self) -> ExitCode:
+        """The exit code."""
+        if self.check.passed:
+            return ExitCode.OK
+        return ExitCode.INCONCLUSIVE if self.check.inconclusive else ExitCode.FAILED
+
+
+def judge_model(
+    evaluation: Evaluation, limits: Mapping[str, float], favourable: tuple[str, ...], seed: int, test: str
+) -> Outcome:
+    """Compare the figures of a trained model with limits; a model that knows nothing fails."""
+    return Outcome(dict(limits), check_evaluation(evaluation, limits), favourable, seed, test)
+
+
 def write_report(
-    out: Path,
-    table: LabelledTable,
-    n_test: int,
-    trained: Sequence[TrainedModel],
-    *,
-    favourable: int,
-    seed: int,
-    limits: Mapping[str, float | None],
-    reasons: Sequence[str],
+    out: Path, table: LabelledTable, n_test: int, trained: Sequence[TrainedModel], outcome: Outcome
 ) -> dict[str, Any]:
     """Write report.json and report.html into the model's folder, and return the content of report.json."""
+    from gcig.auditing.verdict import judge
+
+    chosen = trained[-1]
     document: dict[str, Any] = {
         "schema": _SCHEMA,
         "kind": _KIND,
@@ -62,15 +82,15 @@ def write_report(
             ],
             "notes": table.notes,
         },
+        "task": table.task,
         "target": {
             "column": table.target,
-            "negative": str(table.classes[0]),
-            "positive": str(table.classes[1]),
-            "favourable": str(table.classes[favourable]),
+            "classes": [str(value) for value in table.classes],
+            "favourable": list(outcome.favourable),
         },
         "sensitive": list(table.sensitive.columns),
-        "split": {"train": len(table.labels) - n_test, "test": n_test, "seed": seed},
-        "method": trained[-1].key,
+        "split": {"train": len(table.labels) - n_test, "test": n_test, "seed": outcome.seed},
+        "method": chosen.key,
         "models": [
             {
                 "method": model.key,
@@ -80,9 +100,12 @@ def write_report(
             }
             for model in trained
         ],
-        "limits": dict(limits),
-        "passed": not reasons,
-        "reasons": list(reasons),
+        "verdict": judge(chosen.evaluation, seed=outcome.seed).to_dict(),
+        "limits": dict(outcome.limits),
+        "passed": outcome.check.passed,
+        "reasons": list(outcome.check.problems),
+        "model": str(out),
+        "test": outcome.test,
     }
     write_atomically(out / "report.json", json.dumps(document, indent=1) + "\n", private=True)
     write_atomically(out / "report.html", report_page(document), private=True)
@@ -92,29 +115,55 @@ def write_report(
 def report_page(document: Mapping[str, Any]) -> str:
     """Return the page of a report.json, from its content alone."""
     from gcig.records import Evaluation
-    from gcig.report.comparison_page import training_page
+    from gcig.records.verdict import Verdict
+    from gcig.report.answers import Setting
+    from gcig.report.steps import training_steps
+    from gcig.report.training_page import training_page
 
     if document.get("schema") != _SCHEMA or document.get("kind") != _KIND:
         raise click.ClickException(
             f"this report was not written by this version of `gcig train` (schema {_SCHEMA}): train again."
         )
     data, target, split = document["data"], document["target"], document["split"]
-    models = {model["label"]: Evaluation.from_dict(model["evaluation"]) for model in document["models"]}
+    models = {
+        model["method"]: (model["label"], Evaluation.from_dict(model["evaluation"]))
+        for model in document["models"]
+    }
+    label, last = list(models.values())[-1]
+    setting = Setting(
+        document["task"],
+        tuple(target["classes"]),
+        tuple(target["favourable"]),
+        tuple(document["sensitive"]),
+        tuple(group.group for group in last.groups),
+    )
+    limits = {name: float(limit) for name, limit in document["limits"].items()}
+    check = check_evaluation(last, limits) if limits else None
     protected = " x ".join(document["sensitive"])
-    outcome = favourable_outcome(target["favourable"], target["positive"])
+    outcome = f"; favourable: {', '.join(target['favourable'])}" if target["favourable"] else ""
     return training_page(
         models,
-        title=f"{document['models'][-1]['label']} on {data['file']}",
+        setting,
+        title=f"{label} on {data['file']}",
         subtitle=(
-            f"Predicts {target['column']} (1 is {target['positive']!r}); {outcome}; "
-            f"protected attribute: {protected}; "
-            f"trained on {split['train']:,} rows, measured on {split['test']:,} held-out rows"
+            f"Predicts {target['column']} ({_TASKS[document['task']]}){outcome}; protected attribute: "
+            f"{protected}; trained on {split['train']:,} rows, measured on {split['test']:,} held-out rows"
         ),
+        verdict=Verdict.from_dict(document["verdict"]),
+        check=check,
         columns=[(column["name"], column["role"], column["read_as"]) for column in data["columns"]],
-        reasons=document["reasons"],
-        favours_positive=target["favourable"] == target["positive"],
-        limited=any(limit is not None for limit in document["limits"].values()),
         notes=data["notes"],
+        steps=training_steps(
+            document["model"],
+            setting,
+            target["column"],
+            document["test"],
+            fairer=document["method"] == "fairx",
+        ),
+        evidence=[
+            f"Evidence: {split['test']:,} held-out rows of {data['file']} (SHA-256 {data['sha256'][:12]}), "
+            f"seed {split['seed']}; gcig {document['versions']['gcig']}."
+        ],
         foot={
             "data": f"{data['file']}, {data['rows']:,} rows, SHA-256 {data['sha256']}",
             "split": f"seed {split['seed']}, stratified by {target['column']} and {protected}",
@@ -131,34 +180,23 @@ def _plain_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def print_summary(
-    out: Path,
-    table: LabelledTable,
-    trained: Sequence[TrainedModel],
-    *,
-    limits: Mapping[str, float | None],
-    reasons: Sequence[str],
-    saved_test: Path | None,
-) -> None:
+def print_summary(out: Path, table: LabelledTable, trained: Sequence[TrainedModel], outcome: Outcome) -> None:
     """Print the evaluation on held-out rows, and the next steps."""
-    first, chosen = trained[0], trained[-1]
+    chosen = trained[-1]
     evaluations = {model.label: model.evaluation for model in trained}
     echo(f"On the {chosen.evaluation.n_rows:,} held-out rows:")
     echo(measures_table(evaluations))
     echo()
     if len(evaluations) > 1:
-        echo("\n".join(map(wrap_for_terminal, describe_cost_and_gain(first, chosen))))
-    limited = {name: limit for name, limit in limits.items() if limit is not None}
-    for reason in reasons:
-        echo(f"Not passed: {reason}.")
-    if limited and not reasons:
-        echo(f"Passed: {'; '.join(check_limits(chosen.evaluation, **limits).reasons)}.")
+        echo("\n".join(describe_cost_and_gain(trained[0], chosen)))
+    if outcome.limits or not outcome.check.passed:
+        echo(f"{str(outcome.check)[0].upper()}{str(outcome.check)[1:]}.")
     echo(f"\nModel:   {out}")
     echo(f"Report:  {out / 'report.html'}")
     echo(f"Next:    {_command('predict', out, 'NEW.csv')}")
     roles = ["--target", table.target, *(word for name in table.sensitive for word in ("--sensitive", name))]
-    echo(f"         {_command('audit', out, saved_test or 'TEST.csv', *roles)}")
-    if not limited and chosen.key == "fairx":
+    echo(f"         {_command('audit', out, outcome.test, *roles)}")
+    if not outcome.limits and chosen.key == "fairx":
         echo(
             "Fairer:  a larger --budget, or --max-reason-gap X or --max-gap X, which training treats as "
             "bounds."
@@ -171,19 +209,18 @@ def _command(*words: object) -> str:
 
 
 def measures_table(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format one line per model: quality, outcome gap, reason gap, GCIG and the effective number of
-    columns.
-    """
-    head = ("", "AUC", "F1", "outcome gap", "reason gap", "varying", "GCIG", "columns used")
-    rows = []
-    for label, found in evaluations.items():
-        among = f" of {len(found.gcig_columns)}" if found.gcig_columns else ""
-        used = number(found.effective_columns, 1)
-        names = ("auc", "f1", "outcome_gap", "reason_gap", "reason_gap_varying", "gcig")
-        figures = (number(found[name]) if name in found else "" for name in names)
-        rows.append((label, *figures, used + among if math.isfinite(found.effective_columns) else used))
+    """Format one line per model: utility, gaps, GCIG and the effective number of columns."""
+    from gcig.report.summaries import figure_title, lead_names
+
+    found = list(evaluations.values())
+    names = [name for name in (*lead_names(found[0].task), "gcig", "effective_columns") if name in found[0]]
+    head = ("", *(figure_title(found, name) for name in names))
+    rows = [
+        (label, *(number(each[name], each.figure(name).digits) for name in names))
+        for label, each in evaluations.items()
+    ]
     table = text_table(head, rows, right_aligned=range(1, len(head)))
-    notes = {describe_suppression(found.suppressed_cells, found.min_cell) for found in evaluations.values()}
+    notes = {describe_suppression(each.suppressed_cells, each.min_cell) for each in found}
     return "\n".join([table, *sorted(notes - {""})])
 
 
@@ -191,32 +228,14 @@ def describe_cost_and_gain(plain: TrainedModel, fair: TrainedModel) -> list[str]
     """Return sentences that compare a fair model with the plain network."""
     from gcig.report.summaries import MethodSummary, describe_trade_off
 
-    before, after = plain.evaluation, fair.evaluation
+    after = fair.evaluation
     headline, findings, cautions = describe_trade_off(
-        MethodSummary.of(plain.label, before), MethodSummary.of(fair.label, after)
+        MethodSummary.of(plain.key, plain.label, plain.evaluation),
+        MethodSummary.of(fair.key, fair.label, after),
     )
-    f1 = f"F1 is {number(after.f1)} (plain network: {number(before.f1)})"
-    # The ranking is as good as before, so the loss comes from a threshold that no longer fits.
-    if before.f1 - after.f1 > 0.03 and before.auc - after.auc < 0.02 and after.threshold == 0.5:
-        f1 += "; --threshold f1 may recover it, but check the EO gap"
-    raw = f"{number(after.gcig_raw)} (plain network: {number(before.gcig_raw)})"
-    paper = [] if math.isnan(after.gcig_raw) else [f"On raw columns, as in the paper, GCIG is {raw}."]
     unusable = []
     if after.collapsed:
         unusable = [f"Do not use {fair.label}: it has collapsed."]
     elif after.decides_alike:
         unusable = ["Everyone gets the same decision at this threshold: use --threshold f1."]
-    return [headline, *findings, f"{f1}.", *paper, *cautions, *unusable]
-
-
-def check_limits(evaluation: Evaluation, **limits: float | None) -> CheckResult:
-    """Compare the figures of an evaluation with limits."""
-    return check_evaluation(evaluation, limits)
-
-
-def judge(evaluation: Evaluation, **limits: float | None) -> tuple[ExitCode, list[str]]:
-    """Return the exit code for a model, and a reason for every limit that it does not meet."""
-    result = check_limits(evaluation, **limits)
-    if result.passed:
-        return ExitCode.OK, []
-    return ExitCode.INCONCLUSIVE if result.inconclusive else ExitCode.FAILED, list(result.problems)
+    return [headline, *findings, *cautions, *unusable]

@@ -147,7 +147,7 @@ class ExplainedTable:
         permuted = groups.cpu().expand(count, -1).clone()
         for block in self.blocks:
             own = block.references.cpu()
-            order = torch.rand(count, len(own), generator=generator).argsort(1)
+            order = torch.rand(count, len(own), generator=generator, dtype=torch.float32).argsort(1)
             permuted[:, own] = groups.cpu()[own][order]
         return permuted.to(groups.device)
 

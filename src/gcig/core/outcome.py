@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gcig._arguments import check_argument, is_count
-from gcig.core.definition import NON_NEGATIVE, POSITIVE
+from gcig.core.definition import POSITIVE
 from gcig.core.task import Classes, Task, as_outputs, task_of
 
 
@@ -30,19 +30,10 @@ def cell_rates(
     return rates.view(n_cells, n_groups, -1), (mass > 0).view(n_cells, n_groups)
 
 
-def largest_gap(
-    task: Task, rates: Tensor, present: Tensor, cell_weight: float, smoothness: float = 0.0
-) -> Tensor:
-    """Return the sum over cells of the largest distance between two groups' rates, times `cell_weight`.
-
-    Differences below `smoothness` are squared (Huber's loss), so that the gradient vanishes at equality.
-    """
-    difference = rates.unsqueeze(2) - rates.unsqueeze(1)
-    if smoothness:
-        zero = torch.zeros_like(difference)
-        difference = F.huber_loss(difference, zero, reduction="none", delta=smoothness) / smoothness
+def largest_gap(task: Task, rates: Tensor, present: Tensor, cell_weight: float) -> Tensor:
+    """Return the sum over cells of the largest distance between two groups' rates, times `cell_weight`."""
     both = present.unsqueeze(2) & present.unsqueeze(1)
-    distance = task.distance_of_rates(difference) * both
+    distance = task.distance_of_rates(rates.unsqueeze(2) - rates.unsqueeze(1)) * both
     return cell_weight * distance.flatten(1).amax(1).sum()
 
 
@@ -72,8 +63,6 @@ class OutcomeLoss(nn.Module):
         ``"auto"`` is recognised from the labels of each call.
     width : float
         The width of the smooth decisions, in units of the outputs.
-    smoothness : float
-        The difference of two rates below which the loss is quadratic.
     """
 
     outcome: str
@@ -84,14 +73,12 @@ class OutcomeLoss(nn.Module):
         *,
         task: str | Task = "auto",
         width: float = 1.0,
-        smoothness: float = 0.0,
     ) -> None:
         super().__init__()
         if n_groups is not None:
             check_argument("n_groups", n_groups, "a positive integer", lambda value: is_count(value, 1))
         check_argument("width", width, *POSITIVE)
-        check_argument("smoothness", smoothness, *NON_NEGATIVE)
-        self.n_groups, self.task, self.width, self.smoothness = n_groups, task, width, smoothness
+        self.n_groups, self.task, self.width = n_groups, task, width
 
     def forward(
         self, outputs: Tensor, y: Tensor, groups: Tensor, sample_weight: Tensor | None = None
@@ -124,7 +111,7 @@ class OutcomeLoss(nn.Module):
         cells, n_cells, cell_weight = task.outcome_cells(y, self.outcome)
         soft = task.soft_decisions(outputs, self.width)
         rates, present = cell_rates(soft, cells, groups.long(), n_cells, n_groups, sample_weight)
-        return largest_gap(task, rates, present, cell_weight, self.smoothness)
+        return largest_gap(task, rates, present, cell_weight)
 
 
 class EqualizedOddsLoss(OutcomeLoss):

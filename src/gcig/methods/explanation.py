@@ -134,7 +134,7 @@ def explain_rows(
         )
     references = references.nan_to_num()
     inputs, score = torch.from_numpy(encoded), Score.of(adapted.module, model.task_, of_rows)
-    attribution = choose_steps(IntegratedGradients(), score, inputs, references, tolerance=1e-5)
+    attribution = choose_steps(IntegratedGradients(), score, inputs, references, tolerance=1e-6)
     values = attribution.attribute(score, inputs, references)
     with evaluating(adapted.module), torch.no_grad():
         change = score(inputs.unsqueeze(0)) - score(references)

@@ -105,73 +105,38 @@ def _method_of(key: str, entry: Any) -> Method:
 
 
 TASKS = ("binary", "classes", "number")
-
-
-def _own(
-    key: str, label: str, location: str, tasks: tuple[str, ...], *search_spaces: Mapping[str, tuple[Any, ...]]
-) -> Method:
-    """Return the entry of a method of this package, whose classes end in Classifier and Regressor."""
-    kinds = {task: "Regressor" if task == "number" else "Classifier" for task in tasks}
-    return Method(
-        key, label, {t: f"gcig.methods.{location}{kind}" for t, kind in kinds.items()}, *search_spaces
-    )
-
-
 # Every method has the same number of candidates, because a larger grid would win by its size. Each of them is
 # trained in every fold. learning_rate="auto" is between 0.002 and 0.004, depending on the number of rows.
-_LEARNING = {"learning_rate": (2e-3, 4e-3)}
+_RATES = {"learning_rate": (2e-3, 4e-3)}
+_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "unconstrained": {"learning_rate": (1e-3, 2e-3, 4e-3, 8e-3)},
+    "dir": {"repair_level": (0.5, 1.0), **_RATES},
+    "hardt": {"objective": ("accuracy_score", "balanced_accuracy_score"), **_RATES},
+    "agarwal": {"eps": (0.005, 0.01, 0.02, 0.05)},
+    "lagrangian": {"max_gap": (0.0, 0.03), **_RATES},
+    "adversarial": {"alpha": (3.0, 10.0), "sharpness": (5.0, 10.0)},
+    "fairx-paper": {"lambda_ig": (0.2, 0.5), "lambda_fair": (0.05, 0.2)},
+    "fairx": {"budget": (0.02, 0.05), "outcome_weight": (0.1, 0.5)},
+}
+_NUMBER_GRIDS = {"agarwal": {"eps": (0.1, 0.25, 0.5, 0.9)}}
+
+
+def _own(key: str, label: str, place: str, tasks: tuple[str, ...] = TASKS) -> Method:
+    """Return the entry of a method of this package, whose classes end in Classifier and Regressor."""
+    kinds = {task: "Regressor" if task == "number" else "Classifier" for task in tasks}
+    locations = {task: f"gcig.methods.{place}{kind}" for task, kind in kinds.items()}
+    return Method(key, label, locations, _GRIDS.get(key, {}), _NUMBER_GRIDS.get(key))
+
+
 _OWN = (
-    _own(
-        "unconstrained",
-        "Unconstrained",
-        "unconstrained:Unconstrained",
-        TASKS,
-        {"learning_rate": (1e-3, 2e-3, 4e-3, 8e-3)},
-    ),
-    _own(
-        "dir",
-        "DIR",
-        "disparate_impact_remover:DisparateImpactRemover",
-        TASKS,
-        {"repair_level": (0.5, 1.0), **_LEARNING},
-    ),
-    _own(
-        "hardt",
-        "Hardt",
-        "threshold_optimizer:ThresholdOptimizer",
-        ("binary",),
-        {"objective": ("accuracy_score", "balanced_accuracy_score"), **_LEARNING},
-    ),
-    _own(
-        "agarwal",
-        "Agarwal",
-        "exponentiated_gradient:ExponentiatedGradient",
-        ("binary", "number"),
-        {"eps": (0.005, 0.01, 0.02, 0.05)},
-        {"eps": (0.1, 0.25, 0.5, 0.9)},
-    ),
-    _own("lagrangian", "Lagrangian", "lagrangian:Lagrangian", TASKS, {"max_gap": (0.0, 0.03), **_LEARNING}),
-    _own(
-        "adversarial",
-        "Adversarial",
-        "adversarial:Adversarial",
-        TASKS,
-        {"alpha": (3.0, 10.0), "sharpness": (5.0, 10.0)},
-    ),
-    _own(
-        "fairx-paper",
-        "FairX, as published",
-        "fairx.paper:FairXPaper",
-        ("binary",),
-        {"lambda_ig": (0.2, 0.5), "lambda_fair": (0.05, 0.2)},
-    ),
-    _own(
-        "fairx",
-        "FairX",
-        "fairx.estimator:FairX",
-        TASKS,
-        {"budget": (0.02, 0.05), "outcome_weight": (0.1, 0.5)},
-    ),
+    _own("unconstrained", "Unconstrained", "unconstrained:Unconstrained"),
+    _own("dir", "DIR", "disparate_impact_remover:DisparateImpactRemover"),
+    _own("hardt", "Hardt", "threshold_optimizer:ThresholdOptimizer", ("binary",)),
+    _own("agarwal", "Agarwal", "exponentiated_gradient:ExponentiatedGradient", ("binary", "number")),
+    _own("lagrangian", "Lagrangian", "lagrangian:Lagrangian"),
+    _own("adversarial", "Adversarial", "adversarial:Adversarial"),
+    _own("fairx-paper", "FairX, as published", "fairx.paper:FairXPaper", ("binary",)),
+    _own("fairx", "FairX", "fairx.estimator:FairX"),
 )
 METHODS = Registry("method", {method.key: method for method in _OWN}, _method_of)
 _ENCODER_TYPES = (

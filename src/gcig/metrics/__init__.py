@@ -1,6 +1,5 @@
 """All measuring: utility, outcome fairness and procedural fairness, for evaluation, audits and training."""
 
-from gcig.metrics.checked import MeasureOptions
 from gcig.metrics.evaluation import (
     equalized_odds_scorer,
     evaluate,
@@ -9,7 +8,7 @@ from gcig.metrics.evaluation import (
     reason_gap_scorer,
 )
 from gcig.metrics.measure import MEASURES, Estimate, Measure, register_measure
-from gcig.metrics.plan import prepare
+from gcig.metrics.planning import prepare
 from gcig.metrics.predictions import (
     delta_fpr,
     delta_tpr,
@@ -20,6 +19,7 @@ from gcig.metrics.predictions import (
     group_rates,
     selection_rate_ratio,
 )
+from gcig.records.options import MeasureOptions
 
 __all__ = [
     "MEASURES",

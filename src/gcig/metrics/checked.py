@@ -1,7 +1,6 @@
-"""The checks of the rows of a measurement, once, and of its options."""
+"""The checks of the rows of a measurement, once."""
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,113 +8,18 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gcig._arguments import InputError, check_argument, is_count, is_flag, is_number, listed
+from gcig._arguments import InputError, listed
 from gcig._arrays import Floats, Rows
 from gcig.adapters import AdaptedModel
 from gcig.adapters.base import last_step
-from gcig.core.definition import Definition
 from gcig.core.task import Binary, Classes, Number, Task, task_of
-from gcig.records.audit import SMALLEST_CELL
+from gcig.metrics.samples import row_keys
 from gcig.tables.check import Groups, check_groups, check_labels, check_numbers, check_sample_weight
 from gcig.tables.frames import level_name, to_frame
 
 Reference = tuple[Any, Any, Any]
 MOST_CLASSES = 50  # more are probably a number or an identifier
-MISSING_GROUPS = ("refuse", "own group", "leave out")
 MISSING = "missing"  # the name of the group of rows without one
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasureOptions:
-    """The options of a measurement, shared by evaluations, audits and the shell.
-
-    Parameters
-    ----------
-    measures : {"default", "procedural", "all"} or list of str
-        The figures. ``"procedural"`` adds those relative to means and relatives from the literature.
-    attribution : str
-        ``"auto"`` explains networks by integrated gradients and all other models by Shapley values;
-        ``"shapley"`` serves any two models that are to be compared.
-    definition : Definition, optional
-        The choices behind ``gcig``.
-    robustness : bool
-        Whether to add the reason gap by other attributions and relative to means: does the conclusion depend
-        on the choice?
-    legitimate : list of str, optional
-        Columns in which every group gets the same reference, so that differences in them never count.
-    task : {"auto", "binary", "classes", "number"}
-    threshold : float, optional
-        Of two classes, the probability from which a row is decided positive; by default the model's own rule.
-    favourable : optional
-        The class, or the classes, that are favourable for a person; for numbers "high" or "low".
-    min_cell : int
-        Groups with fewer reference rows of a label are not compared, and rates of fewer rows not shown.
-    missing_groups : {"refuse", "own group", "leave out"}
-        What happens to rows without a group.
-    n_bootstrap : int
-        Draws for intervals; 0 for none.
-    max_calls : int, optional
-        The most points that a model without gradients may be called with to explain it.
-    random_state : int, Generator or None
-        The seed of everything that is drawn.
-
-    Examples
-    --------
-    >>> MeasureOptions(measures=["auc", "reason_gap"], random_state=3).seed
-    3
-    """
-
-    measures: Any = "default"
-    attribution: str = "auto"
-    definition: Definition | None = None
-    robustness: bool = False
-    legitimate: Any = None
-    task: str = "auto"
-    threshold: float | None = None
-    favourable: Any = None
-    min_cell: int = SMALLEST_CELL
-    missing_groups: str = "refuse"
-    n_bootstrap: int = 1000
-    max_calls: int | None = None
-    random_state: Any = 0
-    seed: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        for name, (text, accepts) in _ACCEPTED.items():
-            check_argument(name, getattr(self, name), text, accepts)
-        state = self.random_state
-        if not isinstance(state, int | np.integer):
-            state = np.random.default_rng(state).integers(2**62)
-        object.__setattr__(self, "seed", int(state) % 2**62)
-
-
-_ACCEPTED: dict[str, tuple[str, Any]] = {
-    "attribution": ("'auto' or the name of an attribution", lambda value: isinstance(value, str)),
-    "task": (
-        "'auto', 'binary', 'classes' or 'number'",
-        lambda value: value in ("auto", "binary", "classes", "number"),
-    ),
-    "threshold": (
-        "None or a probability",
-        lambda value: value is None or (is_number(value) and 0 <= value <= 1),
-    ),
-    "definition": (
-        "None or a gcig.Definition",
-        lambda value: value is None or isinstance(value, Definition),
-    ),
-    "robustness": ("True or False", is_flag),
-    "min_cell": ("an integer from 0 to 2**31 - 1", is_count),
-    "missing_groups": (f"one of {list(MISSING_GROUPS)}", MISSING_GROUPS.__contains__),
-    "max_calls": (
-        "None or a positive integer",
-        lambda value: value is None or is_count(value, 1, 2**63),
-    ),
-    "n_bootstrap": ("an integer from 0 to 100,000", partial(is_count, below=100_001)),
-    "random_state": (
-        "None, an integer >= 0 or a numpy.random.Generator",
-        lambda value: value is None or isinstance(value, np.random.Generator) or is_count(value, 0, 2**128),
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +39,12 @@ class CheckedRows:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def hashed_keys(self, keys: Any, seed: int) -> NDArray[np.uint64]:
+        """Return the hashed keys of the rows; ``keys`` include those of rows without a group."""
+        if keys is not None and self.kept is not None:
+            keys = np.asarray(keys)[self.kept]
+        return row_keys(keys, len(self), seed)
 
     @property
     def known_weights(self) -> Floats:
@@ -159,7 +69,7 @@ def check_rows(
     label, or one group.
     """
     table, y, sensitive = rows
-    kept, sensitive, n_missing = _known_groups(sensitive, missing_groups)
+    kept, sensitive, n_missing = known_groups(sensitive, missing_groups)
     if kept is not None:
         table, y, sample_weight = (_take(each, kept) for each in (table, y, sample_weight))
     inputs = adapted.encode(table, sensitive)
@@ -177,7 +87,7 @@ def check_rows(
     return CheckedRows(table, sensitive, inputs, labels, groups, alone, weights, found, kept, n_missing)
 
 
-def _known_groups(sensitive: Any, policy: str) -> tuple[NDArray[np.int64] | None, Any, int]:
+def known_groups(sensitive: Any, policy: str) -> tuple[NDArray[np.int64] | None, Any, int]:
     """Apply the policy for rows without a group: the rows that are kept (None for all), groups, their
     number.
     """
@@ -251,6 +161,8 @@ def make_task(key: str, labels: NDArray[Any], weights: Floats | None, n_classes:
 
 def favourable_classes(favourable: Any, task: str, classes: tuple[Any, ...], model: Any) -> tuple[int, ...]:
     """Return the codes of the favourable classes; of numbers (1,) if high ones are favourable, else (0,)."""
+    if isinstance(favourable, list | tuple) and len(favourable) == 1:
+        favourable = favourable[0]
     if task == "number":
         if favourable not in (None, "high", "low"):
             raise InputError(

@@ -14,13 +14,14 @@ from gcig._progress import silent
 from gcig.adapters import call_with_groups
 from gcig.core.definition import Definition
 from gcig.core.modules import Score
-from gcig.metrics.checked import CheckedRows, MeasureOptions, Reference, reference_table
+from gcig.metrics.checked import CheckedRows, Reference, reference_table
 from gcig.metrics.partial import Partial
-from gcig.metrics.plan import Plan, adapt_for, check_reference, make_plan
+from gcig.metrics.plan import Plan
+from gcig.metrics.planning import adapt_for, check_reference, make_plan
 from gcig.metrics.predictions import equalized_odds_gap
 from gcig.metrics.rates import Aggregate
-from gcig.metrics.samples import row_keys
 from gcig.records import Evaluation
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups
 
 
@@ -168,12 +169,12 @@ def measure_once(
     adapted = adapt_for(model, X, y, options, score, preprocess, table)
     if reference is None:
         rows = check_reference(adapted, (X, y, sensitive_features), options, sample_weight)
-        hashed = row_keys(keys, len(rows), options.seed)
+        hashed = rows.hashed_keys(keys, options.seed)
         plan = make_plan(adapted, options, rows, hashed)
         return plan.measure_rows(recoded(rows, plan), keys)
     given = check_reference(adapted, reference, options)
     same = table is X
-    hashed = row_keys(keys if same else None, len(given), options.seed)
+    hashed = given.hashed_keys(keys if same else None, options.seed)
     plan = make_plan(adapted, options, given, hashed, given=True, disjoint=not same)
     return plan.measure(X, y, sensitive_features, keys=keys, sample_weight=sample_weight)
 

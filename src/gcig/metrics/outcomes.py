@@ -255,6 +255,16 @@ def mean_prediction(counts: Counts) -> Floats:
     return counts.group_mean("decided")[..., 0]
 
 
+@_per_group(tasks=_NUMBER, labels="unused")
+def disadvantage(counts: Counts) -> Floats:
+    """Disadvantage: Distance of a group's mean prediction from that of the most favoured group, in standard
+    deviations of the label; whether high or low numbers are favourable is an option.
+    """
+    means = counts.group_mean("decided")[..., 0] / getattr(counts.task, "scale", 1.0)
+    good = means if counts.favourable == (1,) else -means
+    return np.asarray(np.fmax.reduce(good, axis=-1, keepdims=True) - good)
+
+
 @_per_group(tasks=_NUMBER)
 def mean_label(counts: Counts) -> Floats:
     """Mean label: Mean of the labels."""

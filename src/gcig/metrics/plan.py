@@ -14,61 +14,42 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
 from gcig._progress import LONG, progress
-from gcig.adapters import AdaptedModel, adapt
-from gcig.adapters.base import DifferentiableModel, last_step
+from gcig.adapters import AdaptedModel
+from gcig.adapters.base import DifferentiableModel
 from gcig.adapters.tensors import to_tensor
 from gcig.core.attribution import (
-    ATTRIBUTIONS,
     Attribution,
-    IntegratedGradients,
-    Score,
-    choose_steps,
-    resolve_attribution,
 )
 from gcig.core.definition import Definition
-from gcig.core.explained import choose
-from gcig.core.gcig import disparity
-from gcig.core.modules import Score as OutputScore
-from gcig.core.references import Means, ReferenceRows, legitimate_columns
-from gcig.core.shapley import Shapley
-from gcig.core.task import Binary, Task
+from gcig.core.modules import evaluating
+from gcig.core.task import Task
 from gcig.metrics.checked import (
     CheckedRows,
-    MeasureOptions,
-    Reference,
     check_rows,
-    favourable_classes,
-    make_task,
-    recognise_task,
-    reference_table,
 )
 from gcig.metrics.columns import ComparedColumns
-from gcig.metrics.measure import Measure, select_measures
+from gcig.metrics.measure import Measure
 from gcig.metrics.partial import Partial
 from gcig.metrics.relative_to_means import MeanExplainer
-from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks, row_keys
-from gcig.metrics.trust import share_in_sketch
+from gcig.metrics.samples import N_PARTS, Sample, blocks_of, count_blocks
 from gcig.metrics.utility import count_rows, layout, one_hot
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups
 
 SCORE_ROWS = 200_000  # rows whose scores are kept, for the AUC and the spread of the score
 _PEOPLE = {True: 200, False: 80}  # in all cells together, if the model has gradients, and if it has none
 _LEAST_PEOPLE = 20  # per cell
 _REFERENCES = 1600  # per cell and group
+_AFFORDED_REFERENCES = 200  # per cell and group, before a large network is explained for more people
 _MOST_NUMBERS = 60_000_000  # of the table of attributions
-_MEAN_STEPS = 8
-_PROBE_ROWS = 512
-_TRAINED_ON = 0.9  # share of rows; fewer may be equal to training rows by chance
-_SEEN = (
+_MOST_OPERATIONS = 20_000_000_000  # of the network for that table, per node: some seconds
+
+
+SEEN = (
     "The {rows} rows are rows that the model was trained on: it fits them better than new people. Use rows "
     "that were held out."
-)
-_OTHER_GROUPS = (
-    "The groups are not those that the model was trained with, so the means of GCIG are those of the "
-    "evaluated rows."
 )
 
 
@@ -91,6 +72,7 @@ class Plan:
     Examples
     --------
     >>> import numpy as np
+    >>> from gcig.metrics import prepare
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> X, sex = rng.normal(size=(200, 2)), rng.choice(["f", "m"], 200)
@@ -121,6 +103,11 @@ class Plan:
     marks: tuple[str, ...] = ()  # remarks about references
 
     @property
+    def on_training_rows(self) -> bool:
+        """Whether the references, or the evaluated rows, are rows that the model was trained on."""
+        return any(SEEN.format(rows=each) in self.marks for each in ("reference", "evaluated"))
+
+    @property
     def n_groups(self) -> int:
         """The number of groups."""
         return len(self.groups.names)
@@ -148,14 +135,35 @@ class Plan:
     def n_people(self) -> int:
         """People per cell that are explained relative to members."""
         gradients = isinstance(self.adapted, DifferentiableModel)
-        return max(_LEAST_PEOPLE, _PEOPLE[gradients] // self.task.n_cells)
+        affordable = _MOST_OPERATIONS // max(1, self.operations * self.n_groups * _AFFORDED_REFERENCES)
+        return max(_LEAST_PEOPLE, min(_PEOPLE[gradients], affordable) // self.task.n_cells)
 
     @property
     def n_references(self) -> int:
         """References per cell and group."""
-        people = self.n_people * self.task.n_cells
-        affordable = _MOST_NUMBERS // max(1, people * self.n_groups * len(self.columns.names))
+        pairs = self.n_people * self.task.n_cells * self.n_groups
+        affordable = min(
+            _MOST_NUMBERS // max(1, pairs * len(self.columns.names)),
+            _MOST_OPERATIONS // max(1, pairs * self.operations),
+        )
         return int(np.clip(affordable, 100, _REFERENCES))
+
+    @cached_property
+    def operations(self) -> int:
+        """The multiplications and additions of one row in the network, which limit how much is explained."""
+        return 0 if self.means is None else self.operations_of(self.means.means)
+
+    def operations_of(self, means: Tensor) -> int:
+        """Return the same before the plan is complete; ``means`` (cells, groups, p) are like its rows."""
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import
+
+        row = torch.zeros_like(means[0, :1])
+        try:
+            with torch.no_grad(), evaluating(self.module), FlopCounterMode(display=False) as counter:
+                self.module(row)
+        except Exception:  # the modes of other programs cannot be combined with this one
+            return 0
+        return int(counter.get_total_flops())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -261,9 +269,7 @@ class Plan:
 
     def measure_rows(self, rows: CheckedRows, keys: Any = None) -> Partial:
         """Measure checked rows."""
-        if rows.kept is not None and keys is not None:
-            keys = np.asarray(keys)[rows.kept]
-        hashed = row_keys(keys, len(rows), self.options.seed)
+        hashed = rows.hashed_keys(keys, self.options.seed)
         predicted = self.adapted.predict(
             rows.table, rows.sensitive, encoded=rows.inputs, threshold=self.options.threshold
         )
@@ -324,375 +330,3 @@ def labels_of_decisions(task: str, decisions: Floats) -> NDArray[Any]:
     if task == "number":
         return np.asarray(decisions, dtype=np.float64)
     return np.floor(np.asarray(decisions) + 0.5).astype(np.int64)
-
-
-def prepare(
-    model: Any,
-    *,
-    reference: Reference | None = None,
-    reference_keys: ArrayLike | None = None,
-    score: OutputScore | None = None,
-    preprocess: Any = None,
-    **options: Any,
-) -> Plan:
-    """Freeze a measurement, to be applied to parts of a table: on other machines, or one block at a time.
-
-    Parameters
-    ----------
-    model : any
-        A model that `gcig.adapt` accepts.
-    reference : tuple (X, y, sensitive_features)
-        The rows that people are compared with. A fitted model of this package knows the means of its training
-        rows, and then takes members from the measured rows; all other models need a reference.
-    reference_keys : array, optional
-        What identifies each reference row, if they are rows of the table that is measured: nobody is compared
-        with themselves.
-    score, preprocess
-        As in `gcig.evaluate`.
-    **options
-        The fields of `gcig.metrics.MeasureOptions`: ``legitimate``, ``attribution``, ``measures``,
-        ``definition``, ``min_cell``, ``n_bootstrap``, ``random_state`` and others.
-
-    Examples
-    --------
-    Two parts of a table give the same figures as the whole:
-
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X, sex = rng.normal(size=(400, 3)), rng.choice(["f", "m"], 400)
-    >>> y = (X[:, 0] + 0.5 * (sex == "m") > 0).astype(int)
-    >>> model = LogisticRegression().fit(X, y)
-    >>> plan = prepare(model, reference=(X[:200], y[:200], sex[:200]))
-    >>> slices = [slice(200, 300), slice(300, 400)]
-    >>> parts = [plan.measure(X[s], y[s], sex[s], keys=np.arange(400)[s]) for s in slices]
-    >>> whole = plan.measure(X[200:], y[200:], sex[200:], keys=np.arange(200, 400))
-    >>> round(sum(parts).result().gcig - whole.result().gcig, 9)
-    0.0
-    """
-    chosen = MeasureOptions(**options)
-    table = reference_table(reference)
-    adapted = adapt_for(model, table, None if reference is None else reference[1], chosen, score, preprocess)
-    if reference is None:
-        if adapted.baselines is None:
-            raise InputError(
-                "is needed: this model does not know whom people are compared with. Pass rows as "
-                "reference=(X, y, sensitive_features).",
-                argument="reference",
-            )
-        return make_plan(adapted, chosen, None, None)
-    rows = check_reference(adapted, reference, chosen)
-    return make_plan(
-        adapted,
-        chosen,
-        rows,
-        row_keys(reference_keys, len(rows), chosen.seed),
-        given=True,
-        disjoint=reference_keys is None,
-    )
-
-
-def adapt_for(
-    model: Any,
-    table: Any,
-    y: Any,
-    options: MeasureOptions,
-    score: OutputScore | None,
-    preprocess: Any,
-    more: Any = None,
-) -> AdaptedModel:
-    """Adapt a model; a function is taken to predict what the labels are."""
-    given: Any = None if options.task == "auto" else options.task
-    how: dict[str, Any] = {"score": score, "preprocess": preprocess, "reference": more}
-    if given is None and y is not None and callable(model) and not hasattr(model, "predict"):
-        recognised: Any = recognise_task(y)
-        if not isinstance(model, nn.Module):
-            given = None if recognised == "binary" else recognised
-        elif recognised == "number":
-            given = "number"
-    return adapt(model, table, task=given, **how)
-
-
-def check_reference(
-    adapted: AdaptedModel, reference: Reference, options: MeasureOptions, sample_weight: Any = None
-) -> CheckedRows:
-    """Check rows whose labels and groups define those of the measurement."""
-    classes = () if adapted.classes is None else tuple(adapted.classes.tolist())
-    how: dict[str, Any] = {"sample_weight": sample_weight, "missing_groups": options.missing_groups}
-    try:  # one group alone is fine for a model that knows the others
-        rows = check_rows(adapted, reference, adapted.task, classes=classes, names=adapted.groups, **how)
-    except InputError:
-        if adapted.groups is None:
-            raise
-        rows = check_rows(adapted, reference, adapted.task, classes=classes, **how)
-    if adapted.task == "classes" and not classes:
-        width = np.asarray(adapted.outputs(rows.inputs[:1])).shape[-1]
-        if len(rows.classes) != width:  # labels are then positions of outputs
-            rows = check_rows(adapted, reference, adapted.task, classes=tuple(range(width)), **how)
-    return rows
-
-
-def make_plan(
-    adapted: AdaptedModel,
-    options: MeasureOptions,
-    rows: CheckedRows | None,
-    keys: NDArray[np.uint64] | None,
-    *,
-    given: bool = False,
-    disjoint: bool = False,
-) -> Plan:
-    """Freeze a plan.
-
-    ``rows`` are the reference rows if they were ``given``, otherwise the rows that will be measured; None if
-    the model knows its references. ``disjoint`` if no reference row is measured.
-    """
-    trained = getattr(adapted.model, "task_", Binary() if adapted.task == "binary" else None)
-    own = adapted.baselines is not None and not given and trained is not None
-    known_groups = adapted.groups if own else None
-    marks: tuple[str, ...] = ()
-    if rows is not None and own and not set(rows.groups.names) & set(adapted.groups or ()):
-        own, known_groups, marks = False, None, (_OTHER_GROUPS,)  # trained on another attribute
-    if own and rows is not None and (unseen := set(rows.groups.names) - set(known_groups or ())):
-        raise InputError(
-            f"holds groups that were not in training: {', '.join(sorted(map(repr, unseen)))}; known are "
-            f"{', '.join(map(repr, known_groups or ()))}. Use the same names, drop those rows, or pass "
-            "reference=(X, y, sensitive_features).",
-            argument="sensitive_features",
-        )
-    classes = rows.classes if rows is not None else tuple(np.asarray(adapted.classes).tolist())
-    task: Task
-    if own:
-        assert trained is not None
-        task = trained
-    else:
-        assert rows is not None
-        labels = rows.labels
-        if labels is None:
-            predicted = adapted.predict(
-                rows.table, rows.sensitive, encoded=rows.inputs, threshold=options.threshold
-            )
-            labels = labels_of_decisions(adapted.task, predicted.decisions)
-        task = make_task(adapted.task, labels, rows.weights, len(classes))
-    if options.task not in ("auto", task.key):
-        raise InputError(f"is {options.task!r}, but the model's task is {task.key!r}.", argument="task")
-    all_names = known_groups or (rows.groups.names if rows is not None else ())
-    groups = Groups(
-        np.empty(0, dtype=np.int64),
-        tuple(all_names),
-        rows.groups.attributes if rows is not None else ("group",),
-    )
-    if rows is not None and _trained_on(adapted, rows):
-        marks = (*marks, _SEEN.format(rows="reference" if given else "evaluated"))
-    base = _Base(adapted, task, options, rows, own)
-    legitimate = base.legitimate()
-    means, counts = base.means(len(all_names), legitimate)
-    columns = base.columns(means, counts)
-    attribution, name = base.attribution(columns)
-    definition = replace(options.definition or Definition(), attribution=name)
-    plan = Plan(
-        adapted=adapted,
-        task=task,
-        classes=(0, 1) if task.key == "binary" and not classes else classes,
-        groups=groups,
-        attributes=_attributes(rows, all_names),
-        options=options,
-        measures=select_measures(options.measures, task.key, robustness=options.robustness),
-        columns=columns,
-        attribution=attribution,
-        attribution_name=name,
-        favourable=favourable_classes(options.favourable, task.key, classes, adapted.model),
-        means=None,
-        counts=counts,
-        legitimate=None if legitimate is None else legitimate.numpy(),
-        definition=definition,
-        apart=not disjoint,
-        marks=marks,
-    )
-    if isinstance(adapted, DifferentiableModel) and name == "integrated_gradients":
-        plan = replace(plan, means=base.explainer(plan, means))
-        assert plan.means is not None
-        plan = replace(plan, definition=plan.means.definition)
-    if rows is None or keys is None:
-        return plan
-    y = rows.labels if rows.labels is not None else labels_of_decisions(task.key, base.decisions)
-    empty = np.zeros((len(rows), 0))
-    sample = Sample(keys, y, rows.groups.codes, rows.known_weights, empty, np.zeros(len(rows)), rows.inputs)
-    limit = plan.n_references + plan.n_people
-    sample = sample.smallest_by_cell(plan.cells(sample.labels), plan.n_groups, limit)
-    chance = None if own else sample
-    return replace(plan, chance_rows=chance, references=_references_of(sample, plan) if given else None)
-
-
-def _trained_on(adapted: AdaptedModel, rows: CheckedRows) -> bool:
-    """Return whether a model of this package was trained on rows."""
-    sketch = getattr(last_step(adapted.model), "training_sketch_", None)
-    if sketch is None or rows.labels is None:
-        return False
-    return share_in_sketch(sketch, rows.inputs, rows.labels) >= _TRAINED_ON
-
-
-def _references_of(sample: Sample, plan: Plan) -> Sample:
-    """Return the references among reference rows; if these rows are measured as well, people are left
-    for it.
-    """
-    cells = plan.cells(sample.labels)
-    if not plan.apart:
-        return sample.smallest_by_cell(cells, plan.n_groups, plan.n_references)
-    _, others = choose(cells, sample.groups, sample.keys, plan.n_people, plan.n_references)
-    return sample[np.sort(np.concatenate(others))]
-
-
-def _attributes(
-    rows: CheckedRows | None, names: tuple[str, ...]
-) -> tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...]:
-    """Return each attribute with its levels, and the level of each crossed group (-1: of a group without
-    rows).
-    """
-    if rows is None:
-        return ()
-    found = []
-    for alone in rows.attributes:
-        levels = np.full(len(names), -1)
-        place = np.array([names.index(name) for name in rows.groups.names])
-        levels[place[rows.groups.codes]] = alone.codes
-        found.append((alone.attribute, alone.names, tuple(levels.tolist())))
-    return tuple(found)
-
-
-@dataclass(frozen=True, eq=False)
-class _Base:
-    """The parts of a plan, one after the other."""
-
-    adapted: AdaptedModel
-    task: Task
-    options: MeasureOptions
-    rows: CheckedRows | None
-    own: bool  # whether the model's own references are used
-
-    @cached_property
-    def decisions(self) -> Floats:
-        """The model's decisions on the rows."""
-        rows = self.rows
-        assert rows is not None
-        found = self.adapted.predict(
-            rows.table, rows.sensitive, encoded=rows.inputs, threshold=self.options.threshold
-        )
-        return found.decisions
-
-    def legitimate(self) -> Tensor | None:
-        """Return which encoded columns are legitimate."""
-        if self.options.legitimate is None:
-            return None
-        chosen = legitimate_columns(self.options.legitimate, self.adapted.original_names)
-        return torch.from_numpy(np.isin(self.adapted.input_origin, chosen))
-
-    def means(self, n_groups: int, legitimate: Tensor | None) -> tuple[Tensor, Codes]:
-        """Return the means (cells, groups, p), and the numbers of rows (cells, groups)."""
-        if self.own:
-            baselines = torch.tensor(np.asarray(self.adapted.baselines))
-            counts = self.adapted.baseline_counts
-            known = np.isfinite(baselines.numpy()).all(axis=2)
-            sizes = np.where(known, 2**30, 0) if counts is None else np.asarray(counts)
-            if legitimate is not None:
-                weight = torch.from_numpy(sizes / np.maximum(sizes.sum(1, keepdims=True), 1)).to(baselines)
-                pooled = (weight.unsqueeze(-1) * baselines.nan_to_num()).sum(1, keepdim=True)
-                baselines = torch.where(legitimate, pooled, baselines)
-            return baselines, sizes
-        rows = self.rows
-        assert rows is not None
-        labels = (
-            rows.labels if rows.labels is not None else labels_of_decisions(self.task.key, self.decisions)
-        )
-        weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-        reference = ReferenceRows(
-            torch.tensor(np.asarray(rows.inputs)),
-            torch.from_numpy(np.asarray(labels)),
-            torch.from_numpy(rows.groups.codes.astype(np.int64)),
-            self.task,
-            n_groups,
-            weights,
-            legitimate,
-        )
-        return Means(reference).values, reference.counts.numpy()
-
-    def columns(self, means: Tensor, counts: Codes) -> ComparedColumns:
-        """Return the columns that are compared."""
-        weight = np.asarray(counts, dtype=np.float64)[..., None]
-        mean = (weight * np.nan_to_num(means.numpy().astype(np.float64))).sum((0, 1)) / max(weight.sum(), 1)
-        rows = np.empty((0, means.shape[-1])) if self.rows is None or self.own else self.rows.inputs
-        if self.own and self.rows is not None and self.adapted.blocks is None:
-            rows = self.rows.inputs
-        return ComparedColumns.find(self.adapted, rows, mean)
-
-    def attribution(self, columns: ComparedColumns) -> tuple[Attribution, str]:
-        """Return how people are explained relative to members, and the name of the attribution."""
-        gradients = isinstance(self.adapted, DifferentiableModel)
-        name = self.options.attribution
-        if name == "auto" and self.options.definition is not None and gradients:
-            name = self.options.definition.attribution
-        if name == "auto":
-            name = "integrated_gradients" if gradients else "shapley"
-        if name == "shapley":
-            blocks = tuple(np.asarray(columns.input_blocks).tolist())
-            return Shapley(blocks, self.options.seed), name
-        if name not in ATTRIBUTIONS:
-            raise InputError(
-                f"must be 'auto', 'shapley' or one of {', '.join(map(repr, ATTRIBUTIONS))}, not {name!r}.",
-                argument="attribution",
-            )
-        if not gradients:
-            raise InputError(
-                f"{name!r} needs gradients, which this {type(self.adapted.model).__name__} does not have. "
-                "Use 'auto' or 'shapley'.",
-                argument="attribution",
-            )
-        return resolve_attribution(name), name
-
-    def explainer(self, plan: Plan, means: Tensor) -> MeanExplainer:
-        """Return how rows are explained relative to means, with the number of steps settled on some rows."""
-        adapted = self.adapted
-        assert isinstance(adapted, DifferentiableModel)
-        values = plan.tensor(means.numpy())
-        known = torch.isfinite(values).all(-1)
-        enough = torch.from_numpy(np.asarray(plan.counts) >= max(1, self.options.min_cell))
-        if self.task.key == "number" and not self.own:
-            enough = torch.from_numpy(
-                np.asarray(plan.counts).sum(0) >= max(1, self.options.min_cell)
-            ).expand_as(known)
-        defined = known & enough.to(known.device)
-        definition = plan.definition
-        steps = _MEAN_STEPS if isinstance(definition.n_steps, str) else definition.n_steps
-        attribution: Attribution = IntegratedGradients(definition.rule, steps)
-        explainer = MeanExplainer(
-            adapted.module, self.task, values, defined, plan.columns, attribution, definition, 0.0
-        )
-        rows = self.rows
-        if rows is None or not len(rows):
-            return replace(explainer, definition=replace(definition, n_steps=steps))
-        order = np.argsort(row_keys(None, len(rows), self.options.seed), kind="stable")[:_PROBE_ROWS]
-        labels = (
-            rows.labels if rows.labels is not None else labels_of_decisions(self.task.key, self.decisions)
-        )
-        y = torch.from_numpy(np.asarray(labels)[order]).to(values.device)
-        usable = defined[self.task.cells(y)].all(1)
-        some, y = plan.tensor(rows.inputs[order])[usable], y[usable]
-        if not len(some):
-            return replace(explainer, definition=replace(definition, n_steps=steps))
-        references = values[self.task.cells(y)].transpose(0, 1)
-        if isinstance(definition.n_steps, str):
-            start = IntegratedGradients(definition.rule, 2)
-            score = Score.of(adapted.module, self.task, y)
-            chosen = choose_steps(
-                start,
-                score,
-                some,
-                references,
-                tolerance=1e-3,
-                figure=lambda each: float(disparity(plan.columns.sum(each)).mean()),
-            )
-            explainer = replace(explainer, attribution=chosen)
-            definition = replace(definition, n_steps=chosen.n_steps)
-        found, slopes = explainer.attribute(some, y, references)
-        found = explainer.on_columns(definition.columns, found, slopes, some - references)
-        scale = float(found.abs().sum(-1).median())
-        return replace(explainer, definition=definition, scale=scale)

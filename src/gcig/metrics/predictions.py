@@ -15,16 +15,18 @@ from numpy.typing import ArrayLike
 from gcig._arguments import InputError
 from gcig._arrays import Codes, Floats, Rows
 from gcig.adapters import AdaptedModel
+from gcig.adapters.base import Task as TaskKey
 from gcig.metrics import outcomes
-from gcig.metrics.checked import MOST_CLASSES, CheckedRows, MeasureOptions, make_task
+from gcig.metrics.checked import MOST_CLASSES, CheckedRows, make_task
 from gcig.metrics.measure import Measure, select_measures
 from gcig.metrics.outcomes import eo_worst, noise_floor, outcome_gap, warn_if_undefined
-from gcig.metrics.plan import make_plan
+from gcig.metrics.planning import make_plan
 from gcig.metrics.rates import Aggregate
 from gcig.metrics.samples import row_keys
 from gcig.metrics.utility import Counts, count_rows, one_hot, outcome_cells
 from gcig.records import Evaluation, GroupRates
 from gcig.records.audit import SMALLEST_CELL
+from gcig.records.options import MeasureOptions
 from gcig.tables.check import Groups, Labels, check_groups, check_labels, check_sample_weight
 
 
@@ -263,7 +265,7 @@ def evaluate_predictions(
 
 
 class _Predictions(AdaptedModel):
-    """Predictions in place of a model: a row is its score and its decision."""
+    """Predictions in place of a model: a row is its scores and its decision."""
 
     def encode(self, X: Any, sensitive_features: Any = None) -> Rows:  # noqa: ARG002
         """Return the rows."""
@@ -271,19 +273,19 @@ class _Predictions(AdaptedModel):
 
     def scores(self, X: Any, sensitive_features: Any = None, encoded: Rows | None = None) -> Rows:  # noqa: ARG002
         """Return the scores."""
-        return np.asarray(X)[:, 0]
+        return self.outputs(np.asarray(X))
 
     def decisions(self, X: Any, sensitive_features: Any, encoded: Rows, scores: Rows) -> Floats:  # noqa: ARG002
         """Return the decisions."""
-        return np.asarray(X, dtype=np.float64)[:, 1]
+        return np.asarray(X, dtype=np.float64)[:, -1]
 
     def outputs(self, encoded: Rows) -> Rows:
         """Return the scores."""
-        return encoded[:, 0]
+        return encoded[:, 0] if encoded.shape[1] == 2 else encoded[:, :-1]
 
 
 def evaluate_arrays(
-    labels: Codes,
+    labels: Any,
     scores: Rows,
     predictions: Codes | Floats,
     groups: Groups,
@@ -292,24 +294,28 @@ def evaluate_arrays(
     threshold: float,
     probabilistic: bool = True,
     min_cell: int = SMALLEST_CELL,
+    task: TaskKey = "binary",
 ) -> Evaluation:
-    """Evaluate checked arrays of two classes; log loss and calibration need scores that are probabilities.
+    """Evaluate checked arrays; log loss and calibration need scores that are probabilities.
 
-    ``predictions`` are 0 and 1, or probabilities of a decision for 1, whose rates are expected rates.
+    ``predictions`` are codes of classes, numbers or, of two classes, probabilities of a decision for 1, whose
+    rates are expected rates; ``scores`` are (n,), or (n, K) of several classes.
     """
-    names = [each.name for each in select_measures("default", "binary") if each.needs in ("counts", "scores")]
-    columns = ("score", "decision")
+    names = [each.name for each in select_measures("default", task) if each.needs in ("counts", "scores")]
+    table: Floats = np.column_stack([scores, predictions]).astype(np.float64)
+    columns = tuple(f"column {place}" for place in range(table.shape[1]))
+    classes = () if task == "number" else tuple(range(max(2, table.shape[1] - 1)))
     adapted = _Predictions(
         model=None,
+        task=task,
         columns=columns,
-        origin=np.arange(2),
+        origin=np.arange(len(columns)),
         original_names=columns,
         threshold=threshold,
         probabilistic=probabilistic,
         kind="predictions",
     )
-    table: Floats = np.stack([scores, predictions], axis=1).astype(np.float64)
-    rows = CheckedRows(table, None, table, labels, groups, (), weights, (0, 1))
+    rows = CheckedRows(table, None, table, labels, groups, (), weights, classes)
     options = MeasureOptions(measures=names, min_cell=min_cell, n_bootstrap=0)
     plan = make_plan(adapted, options, rows, row_keys(None, len(rows), options.seed))
     return plan.measure_rows(rows).result()

@@ -20,7 +20,8 @@ from gcig.metrics.utility import quotient
 if TYPE_CHECKING:
     from gcig.metrics.result import Measured
 
-_CHANCE_ROWS, _CHANCE_DRAWS = 256, 40
+_CHANCE_ROWS, _CHANCE_DRAWS = (16, 256), 40
+_CHANCE_OPERATIONS = 20_000_000_000  # of the network: some seconds
 _SHAPLEY_PEOPLE = 40
 _NORMAL_95 = 1.645
 
@@ -153,7 +154,10 @@ def gcig_chance(measured: "Measured") -> Estimate:
     if task.key == "number":
         sampled, made_of = sampled.sum(0, keepdim=True), made_of.sum(0, keepdim=True)
     scale = (sampled / made_of.clamp_min(1)).clamp_max(1).sqrt().unsqueeze(-1)
-    order = np.argsort(sample.keys, kind="stable")[:_CHANCE_ROWS]
+    steps = explainer.definition.n_steps
+    each = _CHANCE_DRAWS * n_groups * (steps if isinstance(steps, int) else 1) * measured.plan.operations
+    count = int(np.clip(_CHANCE_OPERATIONS // max(1, each), *_CHANCE_ROWS))
+    order = np.argsort(sample.keys, kind="stable")[:count]
     assert sample.inputs is not None
     x, y = measured.plan.tensor(sample.inputs[order]), labels[torch.from_numpy(order)]
     usable = explainer.defined[task.cells(y)].all(1).cpu()

@@ -9,20 +9,18 @@ from torch import Tensor
 
 from gcig._arrays import Floats
 from gcig.core.attribution import Score
-from gcig.core.columns import protected_attributes
 from gcig.core.modules import evaluating
-from gcig.core.task import Task, as_outputs
+from gcig.core.task import as_outputs
 from gcig.metrics.measure import Estimate, measure
 from gcig.metrics.relative_to_means import MeanSums
 from gcig.metrics.table import TableView
-from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, exchange_attributes, faithfulness, permutation_importance
+from gcig.metrics.trust import MAX_PERMUTED_COLUMNS, faithfulness, permutation_importance
 from gcig.metrics.utility import quotient
-from gcig.records.base import Interval
 
 if TYPE_CHECKING:
     from gcig.metrics.result import Measured
 
-_IMPORTANCE_ROWS, _EXCHANGED_ROWS = 512, 2048
+_IMPORTANCE_ROWS = 512
 
 
 _trust = partial(measure, section="trust", better="")
@@ -109,42 +107,6 @@ def faithfulness_of_reasons(measured: "Measured") -> Estimate:
     importance = permutation_importance(of_rows, inputs, blocks, order).cpu()
     used = torch.from_numpy(np.unique(columns.input_blocks))  # columns without any input have no importance
     return Estimate(faithfulness(view.shares()[used], importance[used]))
-
-
-@_trust(
-    "model",
-    name="attribute_effect",
-    better="lower",
-    undefined="Not measured: the group is not among the inputs.",
-)
-def effect_of_attribute(measured: "Measured") -> Estimate:
-    """Attribute effect: Share of decisions that change if only the protected attribute changes (any one or
-    all of several); of numbers the change in standard deviations. Bad news if it is not close to 0.
-    """
-    plan, rows = measured.plan, measured.described
-    few = rows[np.argsort(rows.keys, kind="stable")[:_EXCHANGED_ROWS]]
-    assert few.inputs is not None
-    inputs, groups = torch.tensor(few.inputs), torch.from_numpy(few.groups.astype(np.int64))
-    blocks = torch.from_numpy(np.asarray(plan.columns.input_blocks))
-    attributes = protected_attributes(inputs, groups, blocks) if len(few) else []
-    if not attributes or not plan.decides_by_score:
-        return Estimate()
-    before = plan.decide(few.inputs)
-    changed = [
-        _distance(plan.task, plan.decide(version.numpy()), before)
-        for version in exchange_attributes(inputs, groups, inputs, groups, attributes)
-    ]
-    value = float(np.average(np.max(changed, axis=0), weights=few.weights))
-    if plan.task.key == "number":
-        return Estimate(value)
-    limits = Interval.of_rate(min(1.0, value), len(few))
-    return Estimate(limits.value, limits.low, limits.high)
-
-
-def _distance(task: Task, after: Floats, before: Floats) -> Floats:
-    if task.key == "number":
-        return np.asarray(np.abs(after - before) / task.scale)  # type: ignore[attr-defined]
-    return np.asarray(after != before, dtype=np.float64)
 
 
 @_trust("means", better="lower")

@@ -72,57 +72,82 @@ def pareto_front(points: Sequence[Sequence[float]]) -> list[bool]:
     ]
 
 
+# The outcome gap that a family was trained on -> the figure that measures it.
+GAPS = {
+    "equalized_odds": "outcome_gap",
+    "equal_opportunity": "delta_tpr",
+    "demographic_parity": "demographic_parity_difference",
+}
+REASONS = "reason_gap"
+
+
 @dataclass(frozen=True, eq=False)
 class TradeOffPoint(Record):
     """One model of the family, measured on rows that it was not trained on."""
 
     number: int  # 0 is the plain network
-    weights: Mapping[str, float]  # of the fairness terms
+    budget: float
+    max_gap: float  # the bound on the outcome gap; NaN for none
     evaluation: Evaluation
-    gap: float  # the outcome gap that was trained for
-    gap_limit: float  # its upper 90 % confidence limit
-    gcig_limit: float  # upper 90 % confidence limit of GCIG
-    auc_lost: Interval  # AUC of the plain network minus that of this model, on the same rows
-    gained: float = 0.0  # share of the rows that only this model decides positively
-    lost: float = 0.0  # share of the rows that only the plain network decides positively
+    lost: Interval  # utility of the plain network minus that of this model, on the same rows
+    changed: float = math.nan  # share of the rows that this model decides otherwise than the plain network
 
-    def meets(self, max_gcig: float | None = None, max_eo_gap: float | None = None) -> bool:
-        """Return whether the confidence limits are within the bounds, and the model ranks and decides."""
-        reasons = max_gcig is None or self.gcig_limit <= max_gcig
-        outcome = max_eo_gap is None or self.gap_limit <= max_eo_gap
-        return reasons and outcome and not self.evaluation.degenerate
+    def upper(self, figure: str) -> float:
+        """Return the upper 95 % limit of a figure, or its value if it has no interval."""
+        found = self.evaluation.figure(figure)
+        return found.value if math.isnan(found.high) else found.high
+
+    def meets(self, limits: Mapping[str, float]) -> bool:
+        """Return whether the upper limits of figures are within bounds, and the model ranks and decides."""
+        within = all(self.upper(figure) <= bound for figure, bound in limits.items())
+        return within and not self.evaluation.degenerate
 
 
 @dataclass(frozen=True, eq=False)
 class TradeOffRecord(Record):
-    """A family of models along the trade-off, from the plain network to the fairest."""
+    """A family of models along the trade-off, from the plain network on."""
 
-    points: tuple[TradeOffPoint, ...]  # the plain network, then the others by AUC
-    changes: tuple[tuple[float, ...], ...]  # share of the decisions that differ between every two models
+    points: tuple[TradeOffPoint, ...]  # the plain network, then the others by number
+    utility: str  # the measure that a price is stated in
     n_rows: int  # the rows that they were measured on
     outcome: str = "equalized_odds"  # the kind of outcome gap
-    fair_limit: float = math.nan  # upper confidence limit of the outcome gap of an exactly fair model
     about: Mapping[str, str] = field(default_factory=dict)  # for people: file, target, protected attribute
 
     @property
-    def front(self) -> tuple[TradeOffPoint, ...]:
-        """The points on the Pareto front of AUC, GCIG and the outcome gap, by AUC."""
+    def gap(self) -> str:
+        """The figure of the outcome gap."""
+        return GAPS[self.outcome]
+
+    def front(self, *gaps: str) -> tuple[TradeOffPoint, ...]:
+        """Return the models on the Pareto front of utility and gaps (by default both), best utility first."""
         sound = [point for point in self.points if not point.evaluation.degenerate]
-        flags = pareto_front([(p.evaluation.auc, -p.evaluation.gcig, -p.gap) for p in sound])
+        measures = gaps or (REASONS, self.gap)
+        flags = pareto_front(
+            [(p.evaluation[self.utility], *(-p.evaluation[measure] for measure in measures)) for p in sound]
+        )
         kept = [point for point, on_front in zip(sound, flags, strict=True) if on_front]
-        return tuple(sorted(kept, key=lambda point: -point.evaluation.auc))
+        return tuple(sorted(kept, key=lambda point: -point.evaluation[self.utility]))
 
-    def best(self, *, max_gcig: float | None = None, max_eo_gap: float | None = None) -> TradeOffPoint | None:
-        """Return the model with the highest AUC whose confidence limits are within the bounds."""
-        met = [point for point in self.points if point.meets(max_gcig, max_eo_gap)]
-        return max(met, key=lambda point: point.evaluation.auc, default=None)
+    def priced(self, gap: str, held: str) -> TradeOffPoint | None:
+        """Return the model with the lowest gap on its front that does not raise the other one.
 
-    def nearest(self, *, max_gcig: float | None = None, max_eo_gap: float | None = None) -> TradeOffPoint:
-        """Return the model whose confidence limits exceed the bounds by the smallest factor."""
+        The other gap may not exceed the plain network's upper limit; None if the plain network is the best.
+        """
+        plain = self.points[0]
+        fair = [p for p in self.front(gap) if p.number and p.evaluation[held] <= plain.upper(held)]
+        best = min(fair, key=lambda point: point.evaluation[gap], default=None)
+        return best if best is not None and best.evaluation[gap] < plain.evaluation[gap] else None
+
+    def best(self, limits: Mapping[str, float]) -> TradeOffPoint | None:
+        """Return the model with the best utility whose upper limits are within bounds."""
+        met = [point for point in self.points if point.meets(limits)]
+        return max(met, key=lambda point: point.evaluation[self.utility], default=None)
+
+    def nearest(self, limits: Mapping[str, float]) -> TradeOffPoint:
+        """Return the model whose upper limits exceed the bounds by the smallest factor."""
 
         def excess(point: TradeOffPoint) -> float:
-            pairs = ((point.gcig_limit, max_gcig), (point.gap_limit, max_eo_gap))
-            over = [limit / bound for limit, bound in pairs if bound is not None]
+            over = [point.upper(figure) / bound for figure, bound in limits.items() if bound > 0]
             return math.inf if point.evaluation.degenerate else max(over, default=0.0)
 
         return min(self.points, key=excess)

@@ -1,7 +1,6 @@
 """Pages, tables and charts of results; they read records, never models.
 
-The displays, which are plots for notebooks and papers, are imported when they are first used: pages need
-neither matplotlib nor NumPy.
+The displays, which are the charts of pages, notebooks and papers, are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING
@@ -9,17 +8,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gcig.report.displays import (
         AttributionProfileDisplay,
+        DevelopmentDisplay,
         DisparityDisplay,
+        EstimatesDisplay,
         GroupRatesDisplay,
         ParetoDisplay,
+        PeopleDisplay,
         WaterfallDisplay,
     )
 
 __all__ = [
     "AttributionProfileDisplay",
+    "DevelopmentDisplay",
     "DisparityDisplay",
+    "EstimatesDisplay",
     "GroupRatesDisplay",
     "ParetoDisplay",
+    "PeopleDisplay",
     "WaterfallDisplay",
 ]
 

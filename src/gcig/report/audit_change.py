@@ -1,4 +1,4 @@
-"""Changes since an earlier audit: a section of the audit page, and the page of many audits."""
+"""Changes since an earlier audit: an answer and a section of the audit page, and the page of many audits."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from gcig.records import AuditRecord, Interval
 from gcig.records.audit import AuditChange
 from gcig.records.formatting import count, counted
-from gcig.report import charts
-from gcig.report.document import Callout, FigureBlock, FigureRow, Section, VerdictBlock, explanations, page
+from gcig.report.displays import DevelopmentDisplay
+from gcig.report.document import Answer, FigureBlock, FigureRow, Head, Page, Section, explanations
 from gcig.report.tables import Entry, Table, Value, estimate, number_entry
 
 _VERDICTS = {
@@ -16,38 +16,26 @@ _VERDICTS = {
     "chance": Entry("within chance"),
     "unknown": Entry("cannot be judged"),
 }
-# The figures whose development is drawn.
-_DRAWN = (
-    "reason_gap",
-    "reason_gap_varying",
-    "gcig",
-    "outcome_gap",
-    "selection_rate_ratio",
-    "auc",
-    "accuracy",
-    "r2",
-)
+_DRAWN = 6  # figures whose development is drawn: those that changed most often, concluded ones first
 
 
-def change_section(change: AuditChange | None) -> list[Section]:
-    """Return the section on changes since an earlier audit; nothing if there was none."""
+def change_answer(change: AuditChange | None) -> list[Answer]:
+    """Say what changed since an earlier audit; nothing if there was none."""
     if change is None:
         return []
+    question = "What changed since the last audit?"
     worse = any(each.verdict == "worse" for each in change.figures)
     better = any(each.verdict == "better" for each in change.figures)
+    word = "Worse." if worse else "Better." if better else ""
     return [
-        Section(
-            "Change: what is different since the last audit?",
-            [
-                Callout("concern" if worse else "good" if better else "note", change.headline),
-                _table(change),
-                *explanations("When is a change more than chance?"),
-            ],
-        )
+        Answer(question, change.headline, word, "bad" if worse else "good" if better else "", change.notes)
     ]
 
 
-def _table(change: AuditChange) -> Table:
+def change_section(change: AuditChange | None) -> list[Section]:
+    """Return every figure then and now; nothing if there was no earlier audit."""
+    if change is None:
+        return []
     rows: list[tuple[Value, ...]] = [
         (
             each.name,
@@ -58,7 +46,12 @@ def _table(change: AuditChange) -> Table:
         for each in change.figures
     ]
     header = ("figure", f"on {_date(change.created)}", "now", "difference", "p-value", "change")
-    return Table(header, rows, "Figures then and now", notes=list(change.notes), sortable=False)
+    table = Table(header, rows, "Figures then and now")
+    return [
+        Section(
+            "Change: every figure then and now", [table, *explanations("When is a change more than chance?")]
+        )
+    ]
 
 
 def _date(created: str) -> str:
@@ -74,11 +67,22 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
         each.name: each.title
         for record in records
         for each in record.evaluation.figures
-        if each.name in _DRAWN and not math.isnan(each.value)
+        if each.better and not math.isnan(each.value)
     }
     figures = {name: [_interval(record, name) for record in records] for name in titles}
+    moved = {
+        name: sum(
+            each.verdict in ("better", "worse") for c in changes for each in c.figures if each.figure == name
+        )
+        for name in titles
+    }
+    order = sorted(titles, key=lambda name: (not name.startswith(("reason_gap", "outcome")), -moved[name]))
     drawn = [
-        _development(titles[name], found, models, _breaks(name, changes)) for name, found in figures.items()
+        FigureBlock(
+            DevelopmentDisplay(titles[name], figures[name], models, _breaks(name, changes)).svg(titles[name]),
+            f"{titles[name]}, with 95 % intervals. Lines join audits that can be compared.",
+        )
+        for name in order[:_DRAWN]
     ]
     rows: list[tuple[Value, ...]] = []
     for i, (record, change) in enumerate(zip(records, (None, *changes), strict=True)):
@@ -89,34 +93,28 @@ def history_page(records: Sequence[AuditRecord], changes: Sequence[AuditChange])
                 _date(subject.created),
                 f"{subject.model_name} {(subject.model_sha256 or '')[:8]}",
                 Entry(count(subject.n_rows), float(subject.n_rows)),
-                *(estimate(figures[name][i]) for name in figures),
+                *(estimate(figures[name][i]) for name in order[:_DRAWN]),
                 "" if change is None else _summary(change),
             )
         )
-    header = ("audit", "date", "model", "rows", *titles.values(), "change since the one before")
-    news = changes[-1:]
-    return page(
-        f"Audits of {last.subject.model_name if len(names) == 1 else counted(len(names), 'model')}",
+    shown = (titles[name] for name in order[:_DRAWN])
+    header = ("audit", "date", "model", "rows", *shown, "change since the one before")
+    title = f"Audits of {last.subject.model_name if len(names) == 1 else counted(len(names), 'model')}"
+    span = f"{records[0].subject.created[:10]} to {last.subject.created[:10]}"
+    return Page(
+        Head(title, f"{counted(len(records), 'audit')}, {span}"),
+        change_answer(changes[-1] if changes else None),
         [
             Section("History: how did the figures develop?", [FigureRow(drawn)]),
             Section(
                 "Audits: what was found each time?",
                 [
                     Table(header, rows, "All audits, the oldest first"),
-                    *explanations("When is a change more than chance?", "What is GCIG?"),
+                    *explanations("When is a change more than chance?", "What is the reason gap?"),
                 ],
             ),
         ],
-        subtitle=f"{len(records)} audits, {records[0].subject.created[:10]} to {last.subject.created[:10]}",
-        lead=[
-            VerdictBlock(
-                "neutral",
-                f"Last audit, of {last.subject.model_name}",
-                [change.headline for change in news],
-                [note for change in news for note in change.notes],
-            )
-        ],
-    )
+    ).html()
 
 
 def _interval(record: AuditRecord, name: str) -> Interval:
@@ -129,26 +127,6 @@ def _breaks(field: str, changes: Sequence[AuditChange]) -> list[int]:
     return [i for i, change in enumerate(changes, 1) if field not in {each.figure for each in change.figures}]
 
 
-def _development(
-    name: str, found: Sequence[Interval], models: Sequence[str], breaks: Sequence[int]
-) -> FigureBlock:
-    """Return the chart of one figure over the audits: one mark per model, lines only between its audits."""
-    names = list(dict.fromkeys(models))
-    series = []
-    for model in names:
-        own = [each if of == model else Interval(math.nan) for each, of in zip(found, models, strict=True)]
-        values, low, high = ([getattr(each, end) for each in own] for end in ("value", "low", "high"))
-        shown = model if len(names) > 1 else name
-        series.append(charts.Series(shown, range(1, len(own) + 1), values, low, high, breaks=breaks))
-    title = f"{name} over the audits"
-    svg = charts.lines(series, title=title, x_label="audit", y_label=name, whole_x=True)
-    gaps = " A line ends if the next audit cannot be compared." if breaks else ""
-    other = " Lines connect consecutive audits of the same model." if len(names) > 1 else ""
-    return FigureBlock(svg, f"{name}, with 95 % intervals; audits are numbered as in the table.{other}{gaps}")
-
-
-def _summary(change: AuditChange) -> Entry:
-    found = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
-    parts = [", ".join(found) or "within chance"]
-    worse = any(each.verdict == "worse" for each in change.figures)
-    return Entry("; ".join(parts), mark="concern" if worse else None)
+def _summary(change: AuditChange) -> str:
+    some = [f"{each.name} {each.verdict}" for each in change.figures if each.verdict in ("better", "worse")]
+    return "; ".join(some) or "within chance"

@@ -1,45 +1,33 @@
-"""Pages that compare models: methods on the same folds, and a trained model with the plain network."""
+"""The page that compares methods on the same folds."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gcig.records import Evaluation, FoldResult
+from gcig.records import FoldResult, GroupRates
+from gcig.records.audit import SMALLEST_CELL
 from gcig.records.evaluation import UNRANKED_NOTE, is_ranked
-from gcig.records.formatting import count, describe_suppression, number
-from gcig.report import charts, summaries
+from gcig.records.formatting import counted, number
+from gcig.report import summaries
+from gcig.report.audit_page import glossary_section
+from gcig.report.displays import GroupRatesDisplay, ParetoDisplay
 from gcig.report.document import (
+    Answer,
     Block,
     Callout,
     Details,
     FigureBlock,
     FigureRow,
+    Head,
+    Page,
     Section,
-    VerdictBlock,
-    caution,
+    Tone,
     explanations,
-    page,
 )
-from gcig.report.summaries import MethodSummary
-from gcig.report.tables import Entry, Mark, Table, Value, estimate, measures_table, number_entry, rows_entry
-from gcig.report.trust import interval_of, methods_trust, models_trust, trust_explanations
+from gcig.report.summaries import MethodSummary, figures_of, lead_names
+from gcig.report.tables import Entry, Mark, Table, Value
 
-_PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the verdict compares
-# Name -> field of `Evaluation`, and whether a larger (1) or a smaller (-1) value is better.
-_COMPARED = {
-    "AUC": ("auc", 1),
-    "F1": ("f1", 1),
-    "balanced accuracy": ("balanced_accuracy", 1),
-    "EO gap": ("eo_gap", -1),
-    "GCIG": ("gcig", -1),
-}
-_CHART_COLUMNS = 12  # columns in the chart of contributions; the table has them all
-# The measures on the page of a trained model; the optional ones are left out if no model has them.
-_MEASURED = (
-    *("auc", "f1", "accuracy", "balanced_accuracy", "selection_rate", "eo_gap", "eo_noise_floor"),
-    *("selection_rate_ratio", "gcig", "gcig_encoded", "gcig_raw"),
-)
-_OPTIONAL = ("gcig_encoded", "gcig_raw")
+_PLAIN, _FAIR = "unconstrained", "fairx"  # the two methods that the first answer compares
 
 
 def comparison_page(
@@ -48,86 +36,156 @@ def comparison_page(
     labels: Mapping[str, str] | None = None,
     title: str = "Comparison of methods",
     subtitle: str = "",
+    left_out: str = "",
+    evidence: Sequence[str] = (),
     foot: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the page of `gcig.compare` and `gcig demo`; ``labels`` maps methods to displayed names."""
+    """Return the page of `gcig.compare` and `gcig demo`.
+
+    ``labels`` maps methods to displayed names; ``left_out`` says which methods are not defined for the task.
+    """
     tables = summaries.summarise(results, labels)
-    lead = [_methods_verdict(next(iter(tables.values())))] if len(tables) == 1 else []
     folds = max((m.n_folds for methods in tables.values() for m in methods), default=0)
-    return page(
-        title,
-        _sections(tables),
-        subtitle=subtitle or f"{', '.join(tables)}; mean and standard deviation over {folds} folds",
-        lead=lead,
-        foot=foot,
-    )
+    answers = [
+        answer for name, methods in tables.items() for answer in _answers(name, methods, len(tables) > 1)
+    ]
+    if left_out:
+        answers.append(Answer("Which methods are missing?", left_out))
+    return Page(
+        Head(
+            title,
+            subtitle or f"{', '.join(tables)}; mean and standard deviation over {counted(folds, 'fold')}",
+            evidence=evidence,
+        ),
+        answers,
+        [section for name, methods in tables.items() for section in _sections(name, methods, len(tables) > 1)]
+        + [
+            replace(
+                glossary_section(),
+                blocks=[*glossary_section().blocks, *explanations("What is the Pareto front?")],
+            )
+        ],
+        dict(foot or {}),
+    ).html()
 
 
-def _sections(tables: Mapping[str, Sequence[MethodSummary]]) -> list[Section]:
-    """Return the sections on the trade-off, the methods and the groups of every table."""
-    sections = []
-    for name, methods in tables.items():
-        prefix = f"{name}: " if len(tables) > 1 else ""
-        groups = dict.fromkeys(group for m in methods for group in summaries.group_sizes(m.evaluations))
-        order = [*groups, *(m.label for m in methods)]
-        blocks: list[Block] = [_methods_verdict(methods)] if len(tables) > 1 else []
-        blocks += [
-            _trade_off(methods, order),
-            methods_table(methods),
-            *methods_trust(methods, _PLAIN),
-            *_failures(methods),
-        ]
-        sections += [
-            Section(f"{prefix or 'Trade-off: '}what does fairness cost?", blocks),
-            Section(f"{prefix or 'Groups: '}how does each method treat the groups?", _groups(methods, order)),
-        ]
-    sections.append(
-        Section(
-            "Glossary: what do the numbers mean?",
-            [
-                *explanations(
-                    "What is GCIG?",
-                    "What is the EO gap?",
-                    "What are AUC and the ROC curve?",
-                    "What is the Pareto front?",
-                    "What is a suppressed group?",
-                ),
-                *trust_explanations(),
-            ],
-        )
-    )
-    return sections
+def _answers(name: str, methods: Sequence[MethodSummary], several: bool) -> list[Answer]:
+    """Return what the comparison shows, and the trade-off with each gap."""
+    prefix = f"{name}: " if several else ""
+    by_key = {method.method: method for method in reversed(methods) if method.evaluations}
+    known = [m for m in methods if m.evaluations]
+    if not known:
+        return [Answer(f"{prefix}What does fairness cost?", "No fold was fitted.", "Not known.", "unsure")]
+    best = _best(known)
+    notes = [f"{best.label} has the lowest reason gap ({number(best.mean('reason_gap'))})."] if best else []
+    tone: Tone = ""
+    cautions: list[str] = []
+    if _PLAIN in by_key and _FAIR in by_key:
+        text, _, cautions = summaries.describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
+        tone = "bad" if by_key[_FAIR].degenerate else ""
+    else:
+        text = notes.pop() if notes else "No method has a defined reason gap."
+    more: list[Block] = [Details("Before you rely on this", [Callout("caution", each) for each in cautions])]
+    chance = [floor for m in known if not math.isnan(floor := m.mean("eo_noise_floor"))]
+    floor = sum(chance) / len(chance) if chance else math.nan
+    gaps = figures_of(e for m in known for e in m.evaluations)
+    return [
+        Answer(
+            f"{prefix}What do fairer reasons cost?",
+            text,
+            "",
+            tone,
+            notes,
+            FigureBlock(
+                ParetoDisplay.of_methods(known, "reason_gap").svg("Utility against the reason gap"),
+                "Up and to the left is better; hollow marks collapsed or decide everyone alike.",
+            ),
+            more if cautions else (),
+        ),
+        Answer(
+            f"{prefix}What do fairer decisions cost?",
+            _outcome_text(known),
+            "",
+            "",
+            ["In the shaded area, a gap is indistinguishable from chance."] if chance else (),
+            FigureBlock(
+                ParetoDisplay.of_methods(known, "outcome_gap", floor).svg("Utility against the outcome gap")
+            )
+            if "outcome_gap" in gaps
+            else None,
+        ),
+    ]
+
+
+def _best(methods: Sequence[MethodSummary]) -> MethodSummary | None:
+    sound = [m for m in methods if not m.degenerate and not math.isnan(m.rank_value("reason_gap"))]
+    return min(sound, key=lambda m: m.mean("reason_gap"), default=None)
+
+
+def _outcome_text(methods: Sequence[MethodSummary]) -> str:
+    sound = [m for m in methods if not m.degenerate and not math.isnan(m.mean("outcome_gap"))]
+    least = min(sound, key=lambda m: m.mean("outcome_gap"), default=None)
+    if least is None:
+        return "No method has a defined outcome gap."
+    plain = next((m for m in methods if m.method == _PLAIN), None)
+    cost = f", {summaries.price(plain, least)}" if plain is not None and plain is not least else ""
+    return f"{least.label} has the smallest outcome gap: {number(least.mean('outcome_gap'))}{cost}."
+
+
+def _sections(name: str, methods: Sequence[MethodSummary], several: bool) -> list[Section]:
+    prefix = f"{name}: " if several else ""
+    return [
+        Section(f"{prefix}All methods", [methods_table(methods), *_failures(methods)]),
+        Section(f"{prefix}Every measure", [_every_measure(methods)]),
+        Section(f"{prefix}Groups: how does each method treat them?", _groups(methods)),
+    ]
 
 
 def methods_table(methods: Sequence[MethodSummary]) -> Table:
-    """Return one line per method: mean and standard deviation of every measure, the best in bold."""
+    """Return one line per method: mean and standard deviation of the leading measures, the best in bold."""
+    figures = figures_of(e for m in methods for e in m.evaluations)
+    task = next((m.task for m in methods if m.evaluations), "binary")
+    names = [name for name in lead_names(task) if name in figures]
+    signs = {name: 1 if figures[name].better == "higher" else -1 for name in names}
     best = {}
-    for measure, direction in _COMPARED.values():
-        ranked = [direction * m.rank_value(measure) for m in methods if m.evaluations and not m.degenerate]
-        best[measure] = max((value for value in ranked if not math.isnan(value)), default=math.nan)
+    for name in names:
+        ranked = [signs[name] * m.rank_value(name) for m in methods if m.evaluations and not m.degenerate]
+        best[name] = max((value for value in ranked if not math.isnan(value)), default=math.nan)
 
-    def entry(method: MethodSummary, measure: str, direction: int) -> Entry:
+    def entry(method: MethodSummary, name: str) -> Entry:
         floor = method.mean("eo_noise_floor")
-        chance = f"chance {number(floor)}" if measure == "eo_gap" and not math.isnan(floor) else ""
-        is_best = abs(direction * method.rank_value(measure) - best[measure]) <= 1e-9
+        chance = f"chance {number(floor)}" if name == "outcome_gap" and not math.isnan(floor) else ""
+        is_best = abs(signs[name] * method.rank_value(name) - best[name]) <= 1e-9
         mark: Mark | None = "best" if is_best and not method.degenerate else None
-        return replace(method.entry(measure), detail=chance, mark=mark)
+        return replace(method.entry(name, figures[name].digits), detail=chance, mark=mark)
 
     rows: list[tuple[Value, ...]] = [
-        (method.label, *(entry(method, *each) for each in _COMPARED.values()), _standing(method, on_front))
+        (method.label, *(entry(method, name) for name in names), _standing(method, on_front))
         for method, on_front in zip(methods, summaries.find_front(methods), strict=True)
     ]
     return Table(
-        ("method", *_COMPARED, "Pareto front"),
+        ("method", *(figures[name].title for name in names), "Pareto front"),
         rows,
-        "All methods: mean ± standard deviation over folds",
+        "Mean ± standard deviation over folds",
         notes=[
             "Bold: the best of the methods without a fold that collapsed or decides everyone alike. Chance: "
-            "the average EO gap of an exactly fair model with the same rates and rows.",
-            *([] if all(is_ranked(m.method, "gcig") for m in methods) else [UNRANKED_NOTE]),
+            "the average gap of an exactly fair model with the same rates and rows.",
+            *([] if all(is_ranked(m.method, "reason_gap") for m in methods) else [UNRANKED_NOTE]),
             *_suppression(methods),
         ],
     )
+
+
+def _every_measure(methods: Sequence[MethodSummary]) -> Table:
+    """Return one line per measure that some method has."""
+    figures = figures_of(e for m in methods for e in m.evaluations)
+    rows: list[tuple[Value, ...]] = [
+        (each.title or name.replace("_", " "), *(m.entry(name, each.digits) for m in methods), each.sentence)
+        for name, each in figures.items()
+        if any(m.values(name) for m in methods)
+    ]
+    header = ("measure", *(m.label for m in methods), "how to read it")
+    return Table(header, rows, "Mean ± standard deviation over folds", prose=True)
 
 
 def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
@@ -137,7 +195,7 @@ def _suppression(methods: Sequence[MethodSummary]) -> list[str]:
         return []
     names = "; ".join(dict.fromkeys(name for e in found for name in e.suppressed_cells))
     least = max(e.min_cell for e in found)
-    return [f"EO gaps leave out cells with fewer than {least} rows in a fold: {names}."]
+    return [f"Gaps leave out cells with fewer than {least} rows in a fold: {names}."]
 
 
 def _standing(method: MethodSummary, on_front: bool) -> Entry:
@@ -147,63 +205,59 @@ def _standing(method: MethodSummary, on_front: bool) -> Entry:
         "decides everyone alike in {} folds": method.degenerate - method.collapsed,
     }
     notes = [words.format(f"{n} of {method.n_folds}") for words, n in counts.items() if n]
-    if not is_ranked(method.method, "gcig"):
-        notes.append("no rank in GCIG")
+    if not is_ranked(method.method, "reason_gap"):
+        notes.append("no rank in reasons")
     text = "; ".join(notes) or ("on the front" if on_front else "dominated")
     return Entry(text, mark="concern" if method.degenerate or method.failures else None)
 
 
-def _methods_verdict(methods: Sequence[MethodSummary]) -> VerdictBlock:
-    """Compare FairX with the plain network; without them, name the method with the lowest GCIG."""
-    by_key = {method.method: method for method in reversed(methods) if method.evaluations}
-    sound = [
-        m for m in methods if m.evaluations and not m.degenerate and not math.isnan(m.rank_value("gcig"))
-    ]
-    least = min(sound, key=lambda m: m.mean("gcig"), default=None)
-    leading = f"{least.label} has the lowest GCIG ({number(least.mean('gcig'))})." if least else ""
-    if _PLAIN in by_key and _FAIR in by_key:
-        headline, findings, cautions = summaries.describe_trade_off(by_key[_PLAIN], by_key[_FAIR])
-        findings += [leading] if leading and len(methods) > 2 else []
-        status = "concern" if by_key[_FAIR].degenerate else "neutral"
-        return VerdictBlock(status, headline, findings, cautions)
-    return VerdictBlock("neutral", leading or "No method has a defined GCIG.")
-
-
-def _trade_off(methods: Sequence[MethodSummary], order: Sequence[str]) -> FigureRow:
-    floors = [floor for m in methods if not math.isnan(floor := m.mean("eo_noise_floor"))]
-    chance = sum(floors) / len(floors) if floors else None
-    return summaries.trade_off_figures([m.trade_off for m in methods], noise_floor=chance, order=order)
-
-
-def _groups(methods: Sequence[MethodSummary], order: Sequence[str]) -> list[Block]:
+def _groups(methods: Sequence[MethodSummary]) -> list[Block]:
     shown = [m for m in methods if m.evaluations]
+    if not shown:
+        return [Callout("note", "No fold was fitted.")]
+    if shown[0].task != "binary":
+        return [_groups_table(m) for m in shown]
     drawn = [m for m in shown if m.method in (_PLAIN, _FAIR)] or shown[:2]
-    figures = [_rates_figure(m, order, ": rates over the test rows of all folds") for m in drawn]
-    tables = [Details(f"Every rate: {m.label}", [_groups_table(m)]) for m in shown]
-    return [FigureRow(figures), *tables] if shown else [Callout("note", "No fold was fitted.")]
+    figures = [
+        FigureBlock(
+            GroupRatesDisplay(summaries.pooled_rates(m.evaluations)).svg(f"Rates of each group: {m.label}"),
+            f"{m.label}: rates over the test rows of all folds, with 95 % intervals.",
+        )
+        for m in drawn
+    ]
+    return [FigureRow(figures), *(Details(f"Every rate: {m.label}", [_groups_table(m)]) for m in shown)]
 
 
-def _rates_figure(
-    method: MethodSummary, order: Sequence[str], rows: str = "", *, favours_positive: bool = True
-) -> FigureBlock:
-    """Return the chart of the rates of every group; ``rows`` describes the rows in its caption."""
-    rates = summaries.pooled_rates(method.evaluations, favours_positive=favours_positive)
-    title = f"Rates of each group: {method.label}"
-    svg = charts.group_rates(rates, title=title, order=order)
-    return FigureBlock(svg, f"{method.label}{rows}, with 95 % intervals.")
-
-
-def _groups_table(
-    method: MethodSummary, where: str = "over all folds", *, favours_positive: bool = True
-) -> Table:
-    """Return the rates of every group over all its test rows; rates of too few rows are suppressed."""
-    rates = summaries.pooled_rates(method.evaluations, favours_positive=favours_positive)
-    least = summaries.min_cell(method.evaluations)
+def _groups_table(method: MethodSummary) -> Table:
+    """Return the figures of every group, as means over folds; groups of few rows are suppressed."""
+    least = max([SMALLEST_CELL, *(e.min_cell for e in method.evaluations)])
     rows: list[tuple[Value, ...]] = []
-    for group, size in summaries.group_sizes(method.evaluations).items():
-        entries = (Entry("") if size < least else estimate(rates[name][group]) for name in rates)
-        rows.append((group, rows_entry(size, least), *entries))
-    return Table(("group", "rows", *rates), rows, f"{method.label} {where}")
+    names = list(method.evaluations[0].groups[0].values) if method.evaluations[0].groups else []
+    pooled = summaries.pooled_rates(method.evaluations) if method.task == "binary" else {}
+    fields = {field: rate for rate, field in summaries.RATES.items() if rate in pooled}
+    for group in dict.fromkeys(each.group for e in method.evaluations for each in e.groups):
+        parts = [each for e in method.evaluations for each in e.groups if each.group == group]
+        n_rows = sum(each.n_rows or 0 for each in parts)
+        entries = [
+            pooled[fields[name]][group].value if name in fields else _mean(parts, name) for name in names
+        ]
+        few = n_rows < least
+        rows.append(
+            (
+                group,
+                Entry("suppressed", -1.0, f"fewer than {least}") if few else n_rows,
+                *("" if few else value for value in entries),
+            )
+        )
+    header = ("group", "rows", *(name.replace("_", " ") for name in names))
+    return Table(header, rows, f"{method.label} over all folds")
+
+
+def _mean(parts: Sequence[GroupRates], name: str) -> float:
+    """Return the mean of a figure of one group over folds, weighted by rows."""
+    known = [(each.values.get(name, math.nan), each.n_rows or 0) for each in parts]
+    known = [(value, n) for value, n in known if n and not math.isnan(value)]
+    return sum(value * n for value, n in known) / sum(n for _, n in known) if known else math.nan
 
 
 def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
@@ -215,129 +269,3 @@ def _failures(methods: Sequence[MethodSummary]) -> list[Block]:
         Callout("caution", "Some folds failed; the means of these methods are over the other folds."),
         Details("Errors", [table]),
     ]
-
-
-def training_page(
-    evaluations: Mapping[str, Evaluation],
-    *,
-    title: str,
-    subtitle: str = "",
-    columns: Sequence[tuple[str, str, str]] = (),
-    reasons: Sequence[str] = (),
-    limited: bool = False,
-    favours_positive: bool = True,
-    notes: Sequence[str] = (),
-    foot: Mapping[str, str] | None = None,
-) -> str:
-    """Return a page on the held-out rows, the trade-off, and how the table was read.
-
-    ``evaluations`` has the plain network first and the trained model last; a single model is described
-    without a comparison. ``columns`` lists name, role and type of every column of the table, ``reasons`` the
-    limits that the trained model exceeds, and ``notes`` the decisions made while reading the table;
-    ``favours_positive`` says whether the positive outcome is the favourable one.
-    """
-    found = [MethodSummary.of(label, evaluation) for label, evaluation in evaluations.items()]
-    last = list(evaluations.values())[-1]
-    order = [*(group.group for group in last.groups), *evaluations]
-    trust, good = models_trust(evaluations), favours_positive
-    return page(
-        title,
-        [
-            Section("Held-out rows: how does the model do on new data?", _held_out(found, last, order)),
-            Section(
-                "Groups: how does the model treat them?",
-                [
-                    FigureRow([_rates_figure(method, order, favours_positive=good) for method in found]),
-                    *(
-                        _groups_table(method, "on the held-out rows", favours_positive=good)
-                        for method in found
-                    ),
-                ],
-            ),
-            *([Section("Trust: can GCIG be relied on?", trust)] if trust else []),
-            *_columns_section(evaluations, order),
-            *_reading_section(columns, notes),
-        ],
-        subtitle=subtitle or f"{count(last.n_rows)} held-out rows",
-        lead=[_model_verdict(found, reasons, limited)],
-        foot=foot,
-    )
-
-
-def _model_verdict(models: Sequence[MethodSummary], reasons: Sequence[str], limited: bool) -> VerdictBlock:
-    chosen = models[-1]
-    if len(models) > 1:
-        headline, findings, cautions = summaries.describe_trade_off(models[0], chosen)
-    else:
-        gcig, auc, gap = (number(chosen.mean(measure)) for measure in ("gcig", "auc", "eo_gap"))
-        headline = f"{chosen.label} has a GCIG of {gcig} and an AUC of {auc}."
-        findings, cautions = [f"The EO gap is {gap}."], []
-    if reasons:
-        return VerdictBlock("concern", headline, [*reasons, *findings], cautions, label="Failed")
-    if chosen.degenerate:
-        return VerdictBlock("concern", headline, findings, cautions)
-    status, word = ("clear", "Within the limits") if limited else ("neutral", "")
-    return VerdictBlock(status, headline, findings, cautions, label=word)
-
-
-def _held_out(models: Sequence[MethodSummary], chosen: Evaluation, order: Sequence[str]) -> list[Block]:
-    rows: list[tuple[Value, ...]] = []
-    for field in _MEASURED:
-        found = [interval_of(model.evaluations[0], field) for model in models]
-        if field not in _OPTIONAL or any(math.isfinite(each.value) for each in found):
-            name, reading = summaries.MEASURES[field]
-            if field == "gcig" and any(math.isfinite(each.low) for each in found):
-                reading += "; the interval takes the references as known, so that of an audit is wider"
-            rows.append((name, *map(estimate, found), reading))
-    return [
-        summaries.trade_off_figures(
-            [model.trade_off for model in models], noise_floor=chosen.eo_noise_floor, order=order
-        ),
-        measures_table(rows, "On the held-out rows", values=[model.label for model in models]),
-        *caution(describe_suppression(chosen.suppressed_cells, chosen.min_cell)),
-        *explanations("What is GCIG?", "What is the EO gap?", "What is the four-fifths ratio?"),
-    ]
-
-
-def _columns_section(evaluations: Mapping[str, Evaluation], order: Sequence[str]) -> list[Section]:
-    """Return the contribution of each column to GCIG, for every model."""
-    parts = {label: e.gcig_columns for label, e in evaluations.items()}
-    parts = {label: part for label, part in parts.items() if part}
-    if not parts:
-        return []
-
-    def largest(name: str) -> float:
-        values = [part.get(name, 0.0) for part in parts.values()]
-        return max(0.0 if math.isnan(value) else value for value in values)
-
-    names = sorted({name: None for part in parts.values() for name in part}, key=largest, reverse=True)
-    profiles = {label: [part.get(name, math.nan) for name in names] for label, part in parts.items()}
-    rows: list[tuple[Value, ...]] = [
-        (name, *(number_entry(values[i], 4) for values in profiles.values())) for i, name in enumerate(names)
-    ]
-    chart = charts.attribution_profiles(
-        names[:_CHART_COLUMNS],
-        {label: values[:_CHART_COLUMNS] for label, values in profiles.items()},
-        title="Contribution of each column to GCIG",
-        label="contribution to GCIG",
-        order=order,
-    )
-    return [
-        Section(
-            "Columns: where do the reasons differ?",
-            [
-                FigureBlock(chart, "The contribution of each column to GCIG; further left is fairer."),
-                Table(("column", *profiles), rows, "Contribution of every column"),
-                *explanations("How are columns ranked?"),
-            ],
-        )
-    ]
-
-
-def _reading_section(columns: Sequence[tuple[str, str, str]], notes: Sequence[str]) -> list[Section]:
-    if not columns and not notes:
-        return []
-    blocks: list[Block] = [Callout("note", note) for note in notes]
-    if columns:
-        blocks.append(Table(("column", "role", "read as"), columns, "Every column of the file"))
-    return [Section("Data: how was each column read?", blocks)]

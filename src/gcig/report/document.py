@@ -1,6 +1,7 @@
 """Self-contained HTML pages and their blocks.
 
-A page loads nothing from elsewhere; its one script and one style are allowed by their hashes.
+The first screen of a page is a list of answers; everything else folds away. A page loads nothing from
+elsewhere and runs no script; its one style is allowed by its hash.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Literal, NoReturn, TypeAlias
@@ -19,14 +19,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gcig.records.formatting import visible
-from gcig.report.tables import Table, entry_text, sort_value
+from gcig.report.tables import Table, entry_text
 
 _STYLES = ("charts.css", "page.css")
+Tone: TypeAlias = Literal["good", "bad", "unsure", ""]
 
 
 @dataclass(frozen=True)
 class FigureBlock:
-    """A chart, as markup from `gcig.report.charts`, and its caption."""
+    """A chart, as markup from `gcig.report.displays`, and its caption."""
 
     svg: Markup
     caption: str = ""
@@ -37,12 +38,6 @@ class FigureRow:
     """Figures in two columns, if the page is wide enough."""
 
     figures: Sequence[FigureBlock]
-
-    def places(self) -> list[Sequence[FigureBlock]]:
-        """Return the figures of each place, row by row; the last two of three figures are stacked in one."""
-        if len(self.figures) == 3:
-            return [self.figures[:1], self.figures[1:]]
-        return [[figure] for figure in self.figures]
 
 
 @dataclass(frozen=True)
@@ -62,88 +57,94 @@ class Details:
 
 
 @dataclass(frozen=True)
-class KeyFigures:
-    """A few numbers side by side: the name, the value and a line on how to read it."""
+class Answer:
+    """A question of the first screen, the answer in people, what makes it certain, and one picture."""
 
-    figures: Sequence[tuple[str, str, str]]
-
-
-@dataclass(frozen=True)
-class VerdictBlock:
-    """The result in words."""
-
-    status: str  # "clear", "concern", "inconclusive" or "neutral"
-    headline: str
-    findings: Sequence[str] = ()
-    cautions: Sequence[str] = ()
-    label: str = ""  # replaces the usual word for the status
+    question: str
+    text: str
+    word: str = ""  # "Yes", "No", ...: before the answer, in the colour of its tone
+    tone: Tone = ""
+    notes: Sequence[str] = ()
+    figure: FigureBlock | None = None
+    more: Sequence[Block] = ()
 
 
 @dataclass(frozen=True)
-class RowView:
-    """One row in the explorer."""
+class Step:
+    """One thing to do: what, why, and the command."""
 
-    key: str  # unique on the page; letters, digits and hyphens
-    title: str
-    blocks: Sequence[Block]
-    identifier: str = ""  # what a reader types to find the row
+    action: str
+    reason: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
-class RowExplorer:
-    """Rows of which the reader sees one at a time.
+class Steps:
+    """What to do next, in this order."""
 
-    Without scripts the reader sees all of them or, if there are more than ten, the first.
-    """
+    steps: Sequence[Step]
+    question: str = "What to do, in this order"
 
-    rows: Sequence[RowView]
-    label: str = "Row"  # in front of the list of rows
+
+@dataclass(frozen=True)
+class Gate:
+    """The result of limits, shown at the top of a page."""
+
+    text: str
+    tone: Tone
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it."""
+    """A heading and the blocks below it, which fold away."""
 
     heading: str
     blocks: Sequence[Block]
+    key: str = ""  # its id, if something links to it
 
 
-Block: TypeAlias = (
-    str | Table | FigureBlock | FigureRow | Callout | Details | KeyFigures | VerdictBlock | RowExplorer
-)
-"""A part of a page; text is a paragraph."""
+Block: TypeAlias = str | Table | FigureBlock | FigureRow | Callout | Details
+"""A part of a section; text is a paragraph."""
 
 
-def page(
-    title: str,
-    sections: Sequence[Section],
-    *,
-    subtitle: str = "",
-    lead: Sequence[Block] = (),
-    foot: Mapping[str, str] | None = None,
-) -> str:
-    """Return a page as HTML, with every value in it escaped.
+@dataclass(frozen=True)
+class Head:
+    """What stands above the answers: title, subtitle, gate, and what the page is evidence of."""
 
-    ``lead`` holds blocks such as the verdict, above the table of contents that three or more sections get;
-    ``foot`` holds hashes, definitions and versions by name.
+    title: str
+    subtitle: str = ""
+    gate: Gate | None = None
+    evidence: Sequence[str] = ()
 
-    >>> "<h1>Loans &lt;2024&gt;</h1>" in page("Loans <2024>", [Section("Result", [])])
-    True
-    """
-    style, script = _text(*_STYLES), _text("page.js")
-    template = _environment().get_template("page.html")
-    return template.render(
-        title=title,
-        subtitle=subtitle,
-        lead=lead,
-        sections=_anchored(sections),
-        foot=foot or {},
-        style=Markup(style),  # style and script are files of this package
-        script=Markup(script),
-        # The browser runs this style and this script, and loads nothing from another address.
-        policy=f"default-src 'none'; style-src '{_sha256(style)}'; script-src '{_sha256(script)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'",
-    )
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its head, the answers of its first screen, folded sections, and provenance."""
+
+    head: Head
+    answers: Sequence[Answer | Steps] = ()
+    sections: Sequence[Section] = ()
+    foot: Mapping[str, str] = field(default_factory=dict)
+
+    def html(self) -> str:
+        """Return the page as HTML, with every value in it escaped.
+
+        >>> "<h1>Loans &lt;2024&gt;</h1>" in Page(Head("Loans <2024>")).html()
+        True
+        """
+        style = _text(*_STYLES)
+        return (
+            _environment()
+            .get_template("page.html")
+            .render(
+                page=self,
+                sections=_anchored(self.sections),
+                style=Markup(style),  # the style is a file of this package
+                # The browser uses this style, runs no script, and loads nothing from another address.
+                policy=f"default-src 'none'; style-src '{_sha256(style)}'; img-src data:; base-uri 'none'; "
+                "form-action 'none'",
+            )
+        )
 
 
 def _sha256(text: str) -> str:
@@ -169,9 +170,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "kind": lambda block: type(block).__name__,
         "unknown_block": _unknown_block,
-        "pack": _pack,
         "entry_text": entry_text,
-        "sort_value": sort_value,
     }
     return environment
 
@@ -179,11 +178,6 @@ def _environment() -> Environment:
 def _printable(text: str) -> str:
     """Return text with its control characters visible, and without line breaks between number and %."""
     return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", visible(text))
-
-
-def _pack(text: str) -> str:
-    """Compress a part of a page, which its script unpacks: single rows shrink to a tenth."""
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def explanations(*questions: str) -> list[Details]:
@@ -199,21 +193,10 @@ def _glossary() -> dict[str, list[str]]:
     return {question: paragraphs for question, *paragraphs in parts}
 
 
-def caution(text: str) -> list[Block]:
-    """Return a highlighted caution; nothing if there is no text."""
-    return [Callout("caution", text)] if text else []
-
-
 def _unknown_block(name: str) -> NoReturn:
     raise TypeError(f"A page consists of the blocks in gcig.report.document, but received a {name}.")
 
 
-def _anchored(sections: Sequence[Section]) -> list[tuple[str, str, Section]]:
-    """Return the id, the short heading (the part before a colon, if that is unique) and each section."""
-    short = [section.heading.partition(":")[0] for section in sections]
-    found = []
-    for i, section in enumerate(sections):
-        words = re.sub(r"[^a-z0-9]+", "-", section.heading.lower()).strip("-")
-        name = short[i] if short.count(short[i]) == 1 else section.heading
-        found.append((f"s{i + 1}-{words}".rstrip("-"), name, section))
-    return found
+def _anchored(sections: Sequence[Section]) -> list[tuple[str, Section]]:
+    """Return the id of each section with it."""
+    return [(section.key or f"s{i}", section) for i, section in enumerate(sections, 1)]

@@ -46,7 +46,6 @@ class Table:
     caption: str = ""
     notes: Sequence[str] = ()
     digits: int = 3  # decimals of entries that are plain floats
-    sortable: bool = True  # on a page, by a click on a column header
     prose: bool = False  # the last column holds sentences, which narrow pages show below the other entries
 
     def __post_init__(self) -> None:
@@ -80,7 +79,7 @@ def measures_table(
 ) -> Table:
     """Return a table with one measure per row: its name, its values, and a sentence on how to read it."""
     header = ("measure", *values, "how to read it")
-    return Table(header, rows, caption, notes, sortable=False, prose=True)
+    return Table(header, rows, caption, notes, prose=True)
 
 
 def entry_text(value: Value, digits: int = 3) -> str:

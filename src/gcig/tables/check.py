@@ -419,12 +419,25 @@ def class_factors(class_weight: Any, classes: tuple[Any, ...], counts: NDArray[A
 
 def warn_if_sensitive_in(frame: pd.DataFrame, groups: Groups) -> None:
     """Warn if a column of a checked table is the protected attribute, or determines it."""
-    if same := [name for name in frame.columns if _is_determined(frame[name], groups.codes)]:
+    if same := [name for name in _candidates(frame, groups) if _is_determined(frame[name], groups.codes)]:
         warn_input(
             f"has columns that reveal the protected attribute ({groups.attribute}): {listed(same)}. The "
             "model can read the group from them. Drop them, or ignore this if they are meant to stay.",
             argument="X",
         )
+
+
+def _candidates(frame: pd.DataFrame, groups: Groups) -> pd.Index[Any]:
+    """Return columns that may be a function of the group, judged by the first rows of a table of floats."""
+    block = float_block(frame)
+    if block is None:
+        return frame.columns
+    rows, codes = block[:1000], groups.codes[:1000]
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    typical = rows[first[inverse]]
+    same = (rows == typical) | (np.isnan(rows) & np.isnan(typical))
+    found: pd.Index[Any] = frame.columns[same.all(axis=0)]
+    return found
 
 
 def _is_determined(column: pd.Series[Any], groups: NDArray[np.int64]) -> bool:

@@ -23,10 +23,8 @@ Term = Callable[["MiniBatch"], Tensor]
 Weight = Callable[[], Tensor] | float
 
 _NODES = quadrature("gauss_legendre", 2).nodes
-_LOW, _HIGH = (
-    1e-3,
-    1e3,
-)  # numerical guard: multipliers of limits never near, or never met, can turn
+_SMALLEST = 1e-6  # numerical guard: a squared gap of zero has no root to differentiate
+_LOW, _HIGH = 1e-3, 1e3  # numerical guards: multipliers of limits never near, or never met, can turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +90,13 @@ class MiniBatch:
         for name, kind in how.kinds.items():
             draws = kind.of(cells, how.generator)  # (draws, groups, rows, ...)
             if kind.sampled:
-                device = how.generator.device
-                positions.append(torch.rand(draws.shape[:2], generator=how.generator, device=device))
+                size, source = draws.shape[:2], how.generator
+                uniform = torch.rand(size, generator=source, device=source.device, dtype=torch.float32)
+                positions.append(uniform)
             else:
                 draws = draws.expand(len(_NODES), *draws.shape[1:])
-                positions.append(torch.tensor(_NODES).unsqueeze(1).expand(draws.shape[:2]))
+                nodes = draws.new_tensor(_NODES, dtype=torch.float32)
+                positions.append(nodes.unsqueeze(1).expand(draws.shape[:2]))
             references[name] = draws.flatten(0, 1)
         attribution = how.attribution
         if isinstance(attribution, IntegratedGradients) and attribution.rule == "auto":
@@ -164,8 +164,8 @@ class ReasonGap:
     explanations nor smaller scores lower it.
     """
 
-    def __init__(self, spread: Tensor, memory: float, floor: float) -> None:
-        self.spread, self.memory, self.floor, self.own = spread, memory, floor, spread.clone()
+    def __init__(self, spread: Tensor, memory: float) -> None:
+        self.spread, self.memory, self.own = spread, memory, spread.clone()
         # Moving averages (2,) of the squared gap and varying part, and of their squares, by kind.
         self.squares: dict[str, Tensor] = {}
         self._fourth: dict[str, Tensor] = {}
@@ -188,7 +188,7 @@ class ReasonGap:
                 now, fourth = squares.detach(), squares.detach().square()
                 self.squares.setdefault(kind, now.clone()).lerp_(now, self.memory)
                 self._fourth.setdefault(kind, fourth.clone()).lerp_(fourth, self.memory)
-                self._gaps[kind] = smooth_root(squares, self.floor, around=self._fourth[kind].sqrt())
+                self._gaps[kind] = smooth_root(squares, _SMALLEST, around=self._fourth[kind].sqrt())
         return self._gaps
 
     def __call__(self, batch: MiniBatch) -> Tensor:
@@ -218,11 +218,9 @@ class FewColumns:
 class OutcomeGap:
     """The outcome gap of smooth decisions: the mini-batch's gradient around moving averages of the rates."""
 
-    def __init__(
-        self, task: Task, n_groups: int, outcome: str, width: float, smoothness: float, memory: float
-    ) -> None:
+    def __init__(self, task: Task, n_groups: int, outcome: str, width: float, memory: float) -> None:
         self.task, self.n_groups, self.outcome = task, n_groups, outcome
-        self.width, self.smoothness, self.memory = width, smoothness, memory
+        self.width, self.memory = width, memory
         self.rates: Tensor | None = None
         self.seen: Tensor | None = None
 
@@ -237,7 +235,7 @@ class OutcomeGap:
         self.rates = torch.lerp(self.rates, now.detach(), rate.unsqueeze(-1).to(now.dtype))
         self.seen = self.seen | present
         rates = self.rates + (now - now.detach()) * present.unsqueeze(-1)
-        return largest_gap(self.task, rates, self.seen, cell_weight, self.smoothness)
+        return largest_gap(self.task, rates, self.seen, cell_weight)
 
 
 class Selection:

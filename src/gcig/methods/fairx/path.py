@@ -18,11 +18,10 @@ from gcig.methods.fairx.student import train_student
 from gcig.methods.parameters import NON_NEGATIVE, POSITIVE
 from gcig.methods.training_data import TrainingData
 from gcig.metrics.evaluation import evaluate
-from gcig.metrics.intervals import auc_difference, gap_limit
 from gcig.metrics.utility import MAIN
 from gcig.records.trade_off import TradeOffPoint, TradeOffRecord
-from gcig.report.charts import Picture, pareto, standalone
-from gcig.report.trade_off_page import family_points, trade_off_page
+from gcig.report.displays import ParetoDisplay
+from gcig.report.trade_off_page import family_display, trade_off_page
 from gcig.training.loop import Outcome
 
 _FACTORS = (1 / 3, 1.0, 3.0, 10.0)  # of the estimator's budget: the default of the parameter `budgets`
@@ -95,7 +94,7 @@ class TradeOff:
 
     @property
     def record(self) -> TradeOffRecord:
-        """The measurements behind the page, for two classes."""
+        """The measurements behind the page."""
         if self._record is None:
             self._record = measure_family(self.models, self._rows, self._reference)
         return self._record
@@ -108,10 +107,9 @@ class TradeOff:
         measured._record = measure_family(self.models, measured._rows, self._reference, about)
         return measured
 
-    def plot(self) -> Picture:
-        """Plot AUC against GCIG and against the outcome gap, with upper confidence limits."""
-        floor = self.record.points[0].evaluation.eo_noise_floor
-        return Picture(standalone(pareto(family_points(self.record), noise_floor=floor)))
+    def plot(self, ax: Any = None) -> ParetoDisplay:
+        """Plot the task's utility against the reason gap, with intervals."""
+        return family_display(self.record).plot(ax)
 
     def to_html(self, path: str | Path | None = None, *, title: str = "", folder: str = "") -> str:
         """Return a self-contained HTML page about the family, and write it to ``path`` if given."""
@@ -121,14 +119,13 @@ class TradeOff:
         return text
 
     def save(self, path: str | Path, *, title: str = "") -> None:
-        """Write every model (``models/0`` and so on) and, for two classes, the record and the page."""
+        """Write every model (``models/0`` and so on), the record and the page."""
         folder = Path(path)
         (folder / "models").mkdir(parents=True, exist_ok=True)
         for number, model in enumerate(self.models):
             model.save(folder / "models" / str(number))
-        if self.models[0].task_.key == "binary":
-            write_atomically(folder / "tradeoff.json", self.record.to_json(indent=1) + "\n")
-            self.to_html(folder / "tradeoff.html", title=title, folder=str(path))
+        write_atomically(folder / "tradeoff.json", self.record.to_json(indent=1) + "\n")
+        self.to_html(folder / "tradeoff.html", title=title, folder=str(path))
 
     def __repr__(self) -> str:
         frame, utility = self.frame, MAIN[self.models[0].task_.key]
@@ -137,6 +134,9 @@ class TradeOff:
             f"{frame[utility].min():.4f}, reason gap {frame['reason_gap'].max():.3f} to "
             f"{frame['reason_gap'].min():.3f}>"
         )
+
+    def _repr_html_(self) -> str:
+        return str(self.frame.to_html(index=False, float_format="{:.3f}".format))
 
 
 def _row(number: int, model: Any) -> dict[str, Any]:
@@ -241,48 +241,29 @@ def measure_family(
     reference: tuple[Any, Any, Any],
     about: dict[str, str] | None = None,
 ) -> TradeOffRecord:
-    """Measure models of two classes on some rows, and compare the decisions of every pair."""
+    """Measure models on some rows, and compare each with the plain network."""
     X, y, groups = rows
-    if models[0].task_.key != "binary":
-        raise InputError("the page of a trade-off is for two classes: use frame, models and select.")
-    scores, decisions, points = [], [], []
-    labels = models[0].check_labels(y, n_rows=len(X)).codes
+    task = models[0].task_.key
+    plain, utility = np.asarray(models[0].predict(X)), MAIN[task]
+    points: list[TradeOffPoint] = []
     for number, model in enumerate(models):
         evaluation = evaluate(model, X, y, sensitive_features=groups, reference=reference, n_bootstrap=200)
-        probabilities = model.predict_proba(X)[:, 1]
-        scores.append(probabilities)
-        decisions.append(probabilities >= model.threshold_)
+        first = points[0].evaluation if points else evaluation
+        changed = np.nan if task == "number" else float(np.mean(np.asarray(model.predict(X)) != plain))
         points.append(
             TradeOffPoint(
                 number=number,
-                weights={"budget": float(model.budget)},
+                budget=float(model.budget),
+                max_gap=np.nan if model.max_gap is None else float(model.max_gap),
                 evaluation=evaluation,
-                gap=evaluation.eo_gap,
-                gap_limit=gap_limit(*_counts(decisions[-1], labels, np.asarray(groups).astype(str))),
-                gcig_limit=_limit(evaluation.gcig, evaluation.gcig_high),
-                auc_lost=auc_difference(labels, scores[0], scores[-1]),
-                gained=float(np.mean(decisions[-1] & ~decisions[0])),
-                lost=float(np.mean(~decisions[-1] & decisions[0])),
+                lost=first.difference(evaluation).figure(utility).interval,
+                changed=changed,
             )
         )
     return TradeOffRecord(
         points=tuple(points),
-        changes=tuple(tuple(float(np.mean(a != b)) for b in decisions) for a in decisions),
-        n_rows=len(labels),
+        utility=utility,
+        n_rows=len(plain),
         outcome=models[0].outcome,
-        fair_limit=points[0].evaluation.eo_noise_floor,
         about=dict(about or {}),
     )
-
-
-def _counts(decided: Any, labels: Any, groups: Any) -> tuple[Any, Any]:
-    """Return the rows that are decided for and all rows, (labels, groups)."""
-    cells = [[(labels == label) & (groups == group) for group in np.unique(groups)] for label in (0, 1)]
-    selected = [[np.count_nonzero(decided & own) for own in of_label] for of_label in cells]
-    sizes = [[np.count_nonzero(own) for own in of_label] for of_label in cells]
-    return np.array(selected, dtype=float), np.array(sizes, dtype=float)
-
-
-def _limit(value: float, high: float) -> float:
-    """Return an upper 90 % limit from the end of a 95 % interval."""
-    return value + 1.2816 / 1.96 * (high - value)

@@ -145,7 +145,7 @@ class Limits:
         device, outputs, step = rows.inputs.device, batches.outputs, max(1, len(rows) // _CHECKED_ROWS)
         self.setting, self.checked, self.teacher_outputs = setting, rows[::step], outputs[::step]
         self.prediction = Prediction(knowledge(task, outputs, rows.weights), tuning.memory)
-        self.reasons = ReasonGap(task.spread(outputs, rows.weights).detach(), tuning.memory, tuning.floor)
+        self.reasons = ReasonGap(task.spread(outputs, rows.weights).detach(), tuning.memory)
         self.columns = FewColumns(_column_limit(batches, model.min_columns), device)
         self.attribute = AttributeUse(tuning.width, device)
 
@@ -207,9 +207,7 @@ def _objective(setting: Setting, batches: StudentBatches, repair: Repair) -> tup
             objective = objective.with_term("standards", limits.reasons.standards, weight)
         objective = objective.with_term("columns", limits.columns, limits.weight("columns"))
     if repair.outcomes or model.max_gap is not None:
-        outcome = OutcomeGap(
-            data.task, data.n_groups, model.outcome, tuning.width, tuning.smoothness, tuning.memory
-        )
+        outcome = OutcomeGap(data.task, data.n_groups, model.outcome, tuning.width, tuning.memory)
         weight = limits.weight("reasons", model.outcome_weight)
         if model.max_gap is not None:
             weight = limits.weight("outcome")
