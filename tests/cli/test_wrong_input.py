@@ -173,6 +173,21 @@ def test_wrong_tables(shell, secret_loans, tmp_path, change, words):
     check(shell("train", path, *CLEAN, "--out", tmp_path / "m"), words)
 
 
+def test_a_target_of_one_number(shell, secret_loans, tmp_path):
+    path = csv(secret_loans.assign(owed=5.0), tmp_path / "loans.csv")
+    roles = ["--target", "owed", "--sensitive", "sex", "--drop", "id,approved", "--task", "number"]
+    check(shell("train", path, *roles, *QUICK_FLAGS, "--out", tmp_path / "m"), "one value only")
+
+
+def test_a_target_of_three_words_is_not_offered_as_a_number(shell, secret_loans, tmp_path):
+    labels = [("low", "middle", "high")[i % 3] for i in range(len(secret_loans))]
+    path = csv(secret_loans.assign(approved=labels), tmp_path / "loans.csv")
+    roles = ["--target", "approved", "--positive", "high", "--sensitive", "sex", "--drop", "id"]
+    result = shell("train", path, *roles, *QUICK_FLAGS, "--out", tmp_path / "m")
+    check(result, "--positive 'high' --rest")
+    assert "--task number" not in result[2]
+
+
 def test_identifiers_among_the_inputs(shell, tmp_path):
     loans = make_raw_loans(400)
     loans["id"] = [f"{SECRET} {i}" for i in range(len(loans))]

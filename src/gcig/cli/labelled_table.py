@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,10 @@ def _labels(
     empty = click.ClickException(
         f"{where} is empty in {missing} of {len(column)} rows: fill in a value, or drop those rows."
     )
+    constant = click.ClickException(
+        f"{where} has one value only: there is nothing to learn. Name another column, or add rows with other "
+        "values."
+    )
     if positive is not None and task == "auto":
         task = "binary"
     task = recognise_task(column) if task == "auto" else task
@@ -262,17 +267,19 @@ def _labels(
         raise click.ClickException("--rest needs --positive: the value that counts as 1.")
     checked = checked_column(column, {"column": name})
     if task == "number":
-        if not pt.is_numeric_dtype(checked.dtype) or checked.nunique() < 2:
+        if not pt.is_numeric_dtype(checked.dtype):
             raise click.ClickException(
                 f"{where} holds no numbers to predict: choose --task classes or --task binary, or read it as "
                 f"numbers with --numeric {name}."
             )
+        if checked.nunique() < 2:
+            raise constant
         if missing:
             raise empty
         return task, checked.astype("float64"), ()
     codes, values = factorise(checked)
     if len(values) < 2:
-        raise click.ClickException(f"{where} has one value only: there is nothing to learn.")
+        raise constant
     if task == "classes":
         if len(values) > MOST_CLASSES:
             raise click.ClickException(
@@ -297,9 +304,10 @@ def _two_classes(
     if len(values) != 2 and not rest:
         few = f": {listed(names, 20)}" if len(values) <= 10 else ""
         chosen = positive if positive in names else names[0]
+        number = " --task number for a number," if all(isinstance(value, Real) for value in values) else ""
         raise click.ClickException(
-            f"{where} has {len(values)} values{few}. Choose --task classes to predict each, --task number "
-            f"for a number, or --positive '{chosen}' --rest for one against all others."
+            f"{where} has {len(values)} values{few}. Choose --task classes to predict each,{number} or "
+            f"--positive '{chosen}' --rest for one against all others."
         )
     if positive is None:
         if values[0] not in (0, -1) or values[1] != 1:
@@ -324,7 +332,10 @@ def _check_group_column(column: pd.Series[Any], path: Path) -> None:
         )
     n_groups = int(column.nunique())
     if n_groups == 1:
-        raise click.ClickException(f"{where} has only one value: fairness compares at least two groups.")
+        raise click.ClickException(
+            f"{where} has only one value: fairness compares at least two groups. Name another column, or add "
+            "rows of other groups."
+        )
     if n_groups > MAX_GROUPS:
         raise click.ClickException(
             f"{where} has {n_groups} different values (at most {MAX_GROUPS}): it is probably an identifier "

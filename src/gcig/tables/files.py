@@ -80,11 +80,13 @@ def recognise_format(path: Path) -> str:
         with path.open("rb") as file:
             head = file.read(4)
     except FileNotFoundError as error:
-        raise InputError(f"There is no file {path} (looked in {Path.cwd()}).") from error
+        raise InputError(
+            f"There is no file {path} (looked in {Path.cwd()}): check its name and folder."
+        ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     if not head:
-        raise InputError(f"{path} is empty.")
+        raise InputError(f"{path} is empty: name a file with a header line and rows.")
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise InputError(f"{path} is {what}.")
@@ -212,7 +214,7 @@ def read_header(path: Path, encoding: str, separator: str) -> tuple[str, ...]:
     with _open_csv(path, encoding, separator, lambda _: "skip") as (reader, _):
         names = tuple(reader.schema.names)
     if not any(map(str.strip, names)):
-        raise InputError(f"{path} is empty.")
+        raise InputError(f"{path} is empty: name a file with a header line and rows.")
     if any(re.fullmatch(r"\s*[+-]?\d*[.,]\d+\s*", name) for name in names):
         raise InputError(f"{path}: the first line holds numbers. Add a header line with the column names.")
     return names
@@ -274,7 +276,7 @@ def _open_csv(
             yield reader, text
     except pa.ArrowException as error:  # its message may quote entries
         if "Empty CSV" in str(error):
-            raise InputError(f"{path} is empty.") from None
+            raise InputError(f"{path} is empty: name a file with a header line and rows.") from None
         raise InputError(
             f"{path} cannot be read as CSV in {encoding} ({type(error).__name__}). Is a quote left open?"
         ) from None
@@ -292,7 +294,7 @@ def stored_schema(path: Path, kind: str) -> tuple[Any, int]:
             schema = pa.ipc.open_file(file).schema
             n_rows = sum(batch.num_rows for batch in _feather_batches(file, schema.names[:1]))
     if n_rows == 0:
-        raise InputError(f"{path} has columns but no rows.")
+        raise InputError(f"{path} has columns but no rows: add rows, or name another file.")
     return schema, n_rows
 
 

@@ -268,7 +268,7 @@ def _look_at_entries(file: TableFile, known: Mapping[str, str], *, decided: bool
     if file.csv is None:
         return replace(file, entries=entries)
     if n_rows == 0:
-        raise InputError(f"{file.path} has a header line but no rows.")
+        raise InputError(f"{file.path} has a header line but no rows: add rows, or name another file.")
     kinds = {name: column.kind for name, column in entries.items()} | dict(known)
     doubted = frozenset[str]()
     if not decided and not any(column.has_fraction for column in entries.values()):
