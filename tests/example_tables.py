@@ -221,4 +221,4 @@ def load_credit() -> tuple[pd.DataFrame, pd.Series, pd.Series]:
 def fitted_credit() -> gcig.FairXClassifier:
     """Return FairX fitted to German credit; shared by all tests of a process, so never refit it."""
     X, y, groups = load_credit()
-    return gcig.FairXClassifier(**QUICK_CREDIT, budget=0.1).fit(X, y, sensitive_features=groups)
+    return gcig.FairXClassifier(**QUICK_CREDIT).fit(X, y, sensitive_features=groups)

@@ -31,6 +31,7 @@ from gcig.core.task import TASKS
 from gcig.datasets import registry
 from gcig.methods import METHODS
 from gcig.methods.base import NetworkClassifier
+from gcig.metrics.measure import MEASURES, load_measures
 from support.browsers import needs_browser, open_browser, requested_addresses
 from support.documented_blocks import DOCS, ELSEWHERE, ROOT, Reader, blocks_of, commands_of, matches
 
@@ -175,7 +176,10 @@ def test_commands_and_options_on_pages_exist():
     offered = {
         option for command in shell.commands.values() for each in command.params for option in each.opts
     }
-    assert options - offered <= {"--json", "--only"}, options - offered
+    load_measures()
+    measures = ["", *(name.replace("_", "-") for name in MEASURES)]
+    limits = {f"--{end}-{name}" for end in ("max", "min") for name in measures}
+    assert options - offered <= {"--json", "--only", *limits}, options - offered
 
 
 def test_make_targets_on_pages_exist():

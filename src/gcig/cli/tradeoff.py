@@ -44,8 +44,8 @@ def tradeoff(
     """Train a family of models over budgets: how much fairer is a model that may cost more?
 
     Trains one plain network and one student per budget, each starting from the one before. The folder gets
-    every model (models/0 is the plain one), tradeoff.json, and the page tradeoff.html, on which every model
-    can be clicked. All figures are measured on rows that no model was trained or chosen on.
+    every model (models/0 is the plain one), tradeoff.json, and the page tradeoff.html, whose table leads to
+    every model. All figures are measured on rows that no model was trained or chosen on.
 
     With limits, such as --max-reason-gap and --max-outcome-gap, the command names the best model whose upper
     confidence limits are within them; the exit code is 1 if there is none.

@@ -79,12 +79,15 @@ def squared_gap(
     return gap
 
 
-def centre_cells(attributions: Tensor, cells: Tensor, people: Tensor) -> tuple[Tensor, Tensor]:
+def centre_cells(
+    attributions: Tensor, cells: Tensor, people: Tensor, n_cells: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Subtract from (references, people, columns) the mean over the people of each cell.
 
     ``people`` (people,) are weights. Return the rest, and how many people's worth of freedom it has.
     """
-    member = (cells.unsqueeze(1) == torch.arange(int(cells.max()) + 1, device=cells.device)).to(people)
+    count = int(cells.max()) + 1 if n_cells is None else n_cells  # to look at `cells` waits for a GPU
+    member = (cells.unsqueeze(1) == torch.arange(count, device=cells.device)).to(people)
     weights = member * people.unsqueeze(1)  # (people, cells)
     share = weights / weights.sum(0).clamp_min(1e-30)
     freedom = people.sum() - (share * weights).sum()
@@ -101,6 +104,7 @@ def reason_gap(
     sampled: bool = True,
     defined: Tensor | None = None,
     draws: int | None = None,
+    n_cells: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the squared reason gap and its squared varying part, (...,).
 
@@ -112,6 +116,8 @@ def reason_gap(
         The label of each person (the bin, if it is a number): people of one cell have the same references.
     people : Tensor of shape (people,), optional
         Weights; 0 leaves a person out.
+    n_cells : int, optional
+        The number of cells; by default the largest one that occurs, plus one.
 
     Examples
     --------
@@ -127,7 +133,7 @@ def reason_gap(
     if defined is not None:
         people = people * (defined.sum(0) > 1)
         defined = defined.repeat(1, 2)
-    rest, freedom = centre_cells(attributions, cells, people)
+    rest, freedom = centre_cells(attributions, cells, people, n_cells)
     both = torch.cat([attributions, rest], dim=1)  # one pass over people, and over what is left of them
     squares = squared_gap(both, weights, sampled=sampled, defined=defined, draws=draws)
     gap, varying = (squares.unflatten(-1, (2, -1)) @ people).unbind(-1)
@@ -181,7 +187,14 @@ def gaps_by_kind(
                 "of a single one contains its noise"
             )
         gaps[name] = reason_gap(
-            values / scale, member, cells, people=people, sampled=sampled, defined=defined, draws=draws
+            values / scale,
+            member,
+            cells,
+            people=people,
+            sampled=sampled,
+            defined=defined,
+            draws=draws,
+            n_cells=baselines.task.n_cells,
         )
     return gaps
 

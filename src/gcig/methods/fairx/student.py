@@ -95,7 +95,9 @@ def train_student(
     objective, limits = _objective(setting, batches, repair or Repair())
     objective = model.build_objective(objective)
     network = deepcopy(teacher if start is None else start).train()
-    rate = tuning.learning_rate if model.learning_rate == "auto" else float(model.learning_rate)
+    rate = tuning.learning_rate
+    if model.learning_rate != "auto":  # a network that starts trained does not need a higher one
+        rate = min(rate, float(model.learning_rate))
     with one_thread(device), flattened(network) as flat:
         optimizer = torch.optim.AdamW([flat], lr=rate, weight_decay=model.weight_decay, fused=True)
 
