@@ -114,7 +114,7 @@ def test_the_path_of_a_new_user(tmp_path):
         return run.stdout
 
     drop = ["--drop", "id", "--out", "model", "--save-test", "test.csv", *QUICK_FLAGS]
-    assert "Ranking:" in gcig("train", "loans.csv", *ROLE_FLAGS, *drop)
+    assert "Effective columns" in gcig("train", "loans.csv", *ROLE_FLAGS, *drop)
     assert (tmp_path / "model" / "report.html").stat().st_size > 10_000
     assert len(gcig("predict", "model", "test.csv", "--id", "id").splitlines()) == 201
     report = json.loads((tmp_path / "model" / "report.json").read_text())

@@ -90,6 +90,7 @@ TRAINING = {
     "a positive value not there": (["--positive", "maybe"], "it has 'no', 'yes'"),
     "many classes": (["--target", "job", "--positive", "clerk"], "--positive 'clerk' --rest"),
     "measurements as target": (["--target", "income", "--positive", "1"], "--task number"),
+    "no measurement is shown": (["--target", "income", "--positive", "1"], "--positive 'VALUE' --rest"),
     "an identifier as group": (["--sensitive", "number"], "80 different values (at most 50)"),
     "nothing left": (["--drop", "id,income,job,owner,race,number"], "no column is left"),
     "a threshold of 2": (["--threshold", "2"], "0<x<1"),

@@ -77,12 +77,13 @@ def test_fault_21_single_rows_without_reasons_are_left_out_and_counted():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.BoundWarning")  # four epochs are too few
 def test_fault_21_training_goes_on_past_rows_without_reasons():
     same = X.copy()
     same[(SEX == "f") & (Y == 0)] = 0.25  # each of them is the baseline of their cell
-    model = FairXClassifier(**QUICK, preprocessing="none").fit(same, Y, **GROUPS)
-    history = model.history_.drop(columns="val_attribute_effect")  # no column reveals the group
-    assert np.isfinite(history.to_numpy()).all()
+    # Chance explains the gaps of so few rows, so that "auto" would not train.
+    model = FairXClassifier(**QUICK, preprocessing="none", repair="always").fit(same, Y, **GROUPS)
+    assert np.isfinite(model.history_.to_numpy()).all()
     assert np.isfinite(model.predict_proba(same)).all()
     undefined = np.isnan(model.explain(same, Y).disparity)
     assert np.array_equal(undefined, (SEX == "f") & (Y == 0))
@@ -136,8 +137,10 @@ def test_fault_22_dropout_and_batch_norm_left_in_training_mode_do_not_matter():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::gcig.methods.fairx.warnings.BoundWarning")  # four epochs are too few
 def test_fault_22_a_trained_model_is_never_left_in_training_mode():
-    model = FairXClassifier.from_module(left_in_training_mode(), **QUICK).fit(X, Y, **GROUPS)
+    module = left_in_training_mode()
+    model = FairXClassifier.from_module(module, **QUICK, repair="always").fit(X, Y, **GROUPS)
     assert not any(part.training for part in model.module_.modules())
     assert np.array_equal(model.decision_function(X), model.decision_function(X))
     model.module_.train()

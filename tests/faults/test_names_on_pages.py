@@ -86,6 +86,8 @@ def test_fault_30_no_script_runs_on_the_page_of_any_command(shell, tmp_path):
             assert browser.title != "owned", page
             found = browser.execute_script("return document.querySelectorAll('img, svg[onload]').length")
             assert found == 0, page
+            # The text of closed parts is not in innerText.
+            browser.execute_script("document.querySelectorAll('details').forEach(part => part.open = true)")
             assert browser.execute_script("return document.body.innerText.includes('<script>')"), page
 
 

@@ -303,7 +303,8 @@ def _two_classes(
     names = [level_name(value) for value in values]
     if len(values) != 2 and not rest:
         few = f": {listed(names, 20)}" if len(values) <= 10 else ""
-        chosen = positive if positive in names else names[0]
+        shown = names[0] if few else "VALUE"  # an entry of many is a person's own
+        chosen = positive if positive in names else shown
         number = " --task number for a number," if all(isinstance(value, Real) for value in values) else ""
         raise click.ClickException(
             f"{where} has {len(values)} values{few}. Choose --task classes to predict each,{number} or "
