@@ -215,6 +215,28 @@ class FewColumns:
         return shortfall.clamp_min(0)
 
 
+class ReasonSize:
+    """The mean square of explanations, relative to the teacher's.
+
+    Where a score is saturated, larger explanations of a few extreme people cost no divergence, and can cancel
+    the gap of all others.
+    """
+
+    def __init__(self, limit: Tensor, memory: float) -> None:
+        self.limit, self.memory, self.average = limit, memory, torch.ones_like(limit)
+
+    def __call__(self, batch: MiniBatch) -> Tensor:
+        """Return the mean square of the explained rows."""
+        size = mean_square(batch) / self.limit
+        self.average.lerp_(size.detach(), self.memory)
+        return size
+
+
+def mean_square(batch: MiniBatch) -> Tensor:
+    """Return the mean square of a mini-batch's explanations, added over kinds of references."""
+    return torch.stack([each.square().sum(-1).mean() for each in batch.attributions.values()]).sum()
+
+
 class OutcomeGap:
     """The outcome gap of smooth decisions: the mini-batch's gradient around moving averages of the rates."""
 

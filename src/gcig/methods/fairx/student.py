@@ -36,7 +36,9 @@ from gcig.training.objective import (
     OutcomeGap,
     Prediction,
     ReasonGap,
+    ReasonSize,
     Selection,
+    mean_square,
 )
 from gcig.training.runtime import CLIP_NORM, descend, flattened, generator_on, one_thread
 
@@ -44,6 +46,7 @@ _EPOCHS = 40  # lines of the history into which all steps are divided: a definit
 # Sample sizes: training rows whose decisions drive a bound (the standard error of a rate is below .005), and
 # rows on which the teacher's effective columns are measured.
 _CHECKED_ROWS, _COLUMN_ROWS = 10_000, 1000
+_SIZE_DRAWS = 64  # mini-batches that the teacher's size of explanations is measured on
 
 
 @dataclass(frozen=True)
@@ -148,13 +151,14 @@ class Limits:
         self.setting, self.checked, self.teacher_outputs = setting, rows[::step], outputs[::step]
         self.prediction = Prediction(knowledge(task, outputs, rows.weights), tuning.memory)
         self.reasons = ReasonGap(task.spread(outputs, rows.weights).detach(), tuning.memory)
+        self.size = ReasonSize(_size_limit(batches), tuning.memory)
         self.columns = FewColumns(_column_limit(batches, model.min_columns), device)
         self.attribute = AttributeUse(tuning.width, device)
 
         def multiplier(kick: float = 0.0) -> Multiplier:
             return Multiplier(tuning.start, rate=tuning.rate, kick=kick, device=device)
 
-        self.multipliers = {"reasons": multiplier(), "columns": multiplier()}
+        self.multipliers = {"reasons": multiplier(), "columns": multiplier(), "size": multiplier()}
         if batches.protected is not None:
             self.multipliers["attribute"] = multiplier()
         if model.max_gap is not None:
@@ -175,6 +179,7 @@ class Limits:
             budget = budget * (1 + (gap > model.max_reason_gap**2))
         multipliers["reasons"].update(1 - moved / budget)
         multipliers["columns"].update(self.columns.excess.sign())
+        multipliers["size"].update(self.size.average - 1)
         if "attribute" in multipliers:
             multipliers["attribute"].update(self.attribute.excess.sign())
         if "outcome" in multipliers and self._updates % TUNING.every == 0:
@@ -208,6 +213,7 @@ def _objective(setting: Setting, batches: StudentBatches, repair: Repair) -> tup
             weight = limits.weight("reasons", model.standards_weight)
             objective = objective.with_term("standards", limits.reasons.standards, weight)
         objective = objective.with_term("columns", limits.columns, limits.weight("columns"))
+        objective = objective.with_term("size", limits.size, limits.weight("size"))
     if repair.outcomes or model.max_gap is not None:
         outcome = OutcomeGap(data.task, data.n_groups, model.outcome, tuning.width, tuning.memory)
         weight = limits.weight("reasons", model.outcome_weight)
@@ -230,3 +236,13 @@ def _column_limit(batches: StudentBatches, share: float) -> float:
     with torch.no_grad():
         (values,) = batch.attributions.values()
     return math.log(share) + float(column_entropy(column_shares(values))) if share > 0 else -math.inf
+
+
+def _size_limit(batches: StudentBatches) -> Tensor:
+    """Return the mean square of the teacher's explanations: of many draws, because a few are extreme."""
+    n, generator = len(batches.rows), batches.explaining.generator
+    sizes = []
+    for _ in range(_SIZE_DRAWS):
+        rows = torch.randint(n, (TUNING.explained,), generator=generator, device=generator.device)
+        sizes.append(mean_square(batches(batches.teacher, rows.to(batches.rows.inputs.device))).detach())
+    return torch.stack(sizes).mean()
