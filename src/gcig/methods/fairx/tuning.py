@@ -21,7 +21,7 @@ class Tuning:
     rate: float = 0.02  # how far their logarithm moves in an update with an error of one
     kick: float = 1.0  # how far the error of the moment moves that of a bound on the outcome gap
     margin: float = 0.8  # of a bound on the outcome gap, at which training aims
-    every: int = 10  # steps between two looks at the decisions for all training rows
+    every: int = 5  # steps between two looks at the decisions for all training rows
 
 
 TUNING = Tuning()
