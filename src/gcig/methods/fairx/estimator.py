@@ -228,8 +228,8 @@ class FairX(Parametrised, _Fitted):
         Parameters
         ----------
         objective : Objective
-            The default terms: ``"prediction"``, ``"reasons"``, ``"standards"``, ``"columns"``, ``"outcome"``,
-            ``"selection"`` and ``"attribute"``. Terms that are not used are missing.
+            The default terms: ``"prediction"``, ``"reasons"``, ``"standards"``, ``"columns"``, ``"size"``,
+            ``"outcome"``, ``"selection"`` and ``"attribute"``. Terms that are not used are missing.
 
         Examples
         --------
