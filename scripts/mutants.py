@@ -246,7 +246,7 @@ class Watch:
         return (yield)
 
 
-class Workplace:
+class CopyOfTree:
     """Copy of the source files in which one process at a time changes a file and runs tests."""
 
     def __init__(self, folder: Path, end: float) -> None:
@@ -433,16 +433,16 @@ def main() -> int:
 
 def _set_up(folder: Path, end: float) -> None:
     """Give a worker process its own copy of the source files."""
-    global _workplace
-    _workplace = Workplace(folder, end)
+    global _folder_of_copy
+    _folder_of_copy = CopyOfTree(folder, end)
 
 
 def _failing(tests: list[str]) -> list[str]:
-    return _workplace.failing(tests)
+    return _folder_of_copy.failing(tests)
 
 
 def _result_of(mutant: Mutant, stages: list[list[str]], seconds: int) -> str:
-    return _workplace.result_of(mutant, stages, seconds)
+    return _folder_of_copy.result_of(mutant, stages, seconds)
 
 
 def group_by_file(tests: Iterable[str]) -> list[list[str]]:
